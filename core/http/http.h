@@ -1,0 +1,115 @@
+/* The HTTP server's door for the layers above: requests, answers, routes, streams.
+ *
+ * Concurrency: one libwebsockets thread (libev loop) owns every socket. A request is copied out of libwebsockets and given to the request
+ * pool, where its handler runs as a plain sequential function with a PostgreSQL connection of its own; the answer goes back by a queue
+ * and lws_cancel_service(), the only lws call that another thread makes. */
+#ifndef MG_HTTP_HTTP_H
+#define MG_HTTP_HTTP_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/sv.h"
+#include "domain/id.h"
+
+struct mg_pg;
+struct mg_sub;
+
+enum mg_http_method { MG_GET, MG_POST, MG_DELETE, MG_HEAD, MG_OPTIONS, MG_METHOD_OTHER };
+
+struct mg_http_pair {
+    struct mg_sv name, value; /* decoded */
+};
+
+struct mg_http_req {
+    struct mg_arena *arena;       /* lives as long as the request */
+    enum mg_http_method method;
+    struct mg_sv path;            /* as sent, undecoded, without the query */
+    struct mg_sv seg[8];          /* decoded path segments: seg[0] = "v1" */
+    int n_seg;
+    struct mg_sv param[4];        /* what the route's {…} matched, in order */
+    struct mg_http_pair *query;   /* in order, repeats kept; `name[]` and `name[gte]` keep their brackets; `beta` is removed */
+    int n_query;
+    struct mg_sv body;            /* whole; empty when none */
+    struct mg_sv content_type, authorization, api_key, anthropic_version, anthropic_beta, worker_id, last_event_id, origin, user_agent;
+    struct mg_sv remote;          /* address text, for logs */
+    struct mg_id request_id;
+    bool http10;
+    void *app;                    /* the ctx given to mg_http_start */
+    struct mg_pg *pg;             /* the request thread's connection; not open until used; NULL in inline handlers */
+    void *principal;              /* set by the auth hook, arena memory */
+};
+
+/* What a handler leaves behind. Status 0 means 200. */
+struct mg_http_res {
+    int status;
+    struct mg_buf body;            /* JSON unless content_type is set */
+    const char *content_type;
+    bool should_not_retry;         /* x-should-retry: false */
+    uint32_t retry_after_s;
+    struct mg_http_pair extra[8];  /* further headers, arena memory */
+    int n_extra;
+    /* A handler that answers with an event stream fills this instead of body (core/http/stream.h). */
+    struct mg_stream_spec *stream;
+};
+
+/* Runs on a request thread (or on the loop for MG_ROUTE_INLINE, where it must not block). On a negative return err becomes the error
+ * object with the status of its rc; err->code goes to details.error_code; MG_ECONFLICT sets x-should-retry: false. */
+typedef mg_rc mg_http_handler(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err);
+
+enum {
+    MG_ROUTE_PUBLIC = 1,   /* no authentication */
+    MG_ROUTE_INLINE = 2,   /* answered on the loop thread */
+    MG_ROUTE_STREAM = 4,   /* answers with SSE; HTTP/1.0 and HEAD get a clear refusal */
+    MG_ROUTE_WS = 8,       /* WebSocket upgrade only */
+    MG_ROUTE_ENV_KEY = 16, /* environment keys and item tokens may call it too; the handler checks the scope */
+};
+
+struct mg_route {
+    enum mg_http_method method;
+    const char *pattern;       /* "/v1/sessions/{}/events"; literals win over {} */
+    mg_http_handler *handler;
+    uint32_t flags;
+    size_t body_max;           /* bytes; 0: MG_HTTP_BODY_MAX. Over it: 413 before anything is buffered */
+    const char *const *query;  /* NULL-terminated names that are allowed; NULL: none. Others are 400 that lists them. */
+};
+
+enum {
+    MG_HTTP_BODY_MAX = 32 * 1024 * 1024,  /* bytes of a JSON body: semantics KE7 */
+    MG_HTTP_HEADERS_MAX = 32 * 1024,      /* bytes of a request's headers together: 431 above */
+    MG_HTTP_URI_MAX = 8 * 1024,           /* bytes of path and query: 414 above */
+    MG_HTTP_HEADER_MS = 10000,            /* to receive the headers */
+    MG_HTTP_BODY_IDLE_MS = 30000,         /* without a byte of a body: 408 and close */
+    MG_HTTP_IDLE_MS = 120000,             /* a kept connection without a request */
+    MG_HTTP_KEEPALIVE_MS = 10000,         /* a ping on every stream: paths that cut at 16 s were seen */
+    MG_HTTP_SEND_MS = 30000,              /* a stream whose socket takes nothing for so long is closed */
+};
+
+/* Convenience for handlers. */
+struct mg_sv mg_http_query(const struct mg_http_req *req, const char *name);            /* first value; ptr NULL when absent */
+int mg_http_query_all(const struct mg_http_req *req, const char *name, struct mg_sv *out, int max); /* name, name[]; count, may exceed max */
+
+struct mg_http;
+struct mg_hub;
+
+struct mg_http_opts {
+    const char *listen;              /* "127.0.0.1:8080", "[::]:8443", port 0 picks one */
+    const char *tls_cert, *tls_key;  /* PEM files; NULL: plain */
+    const struct mg_route *routes;   /* ends with pattern NULL */
+    /* Authenticates before a non-public handler; sets req->principal. MG_EAUTH or MG_EDENIED refuse. Runs on the request thread. */
+    mg_rc (*auth)(struct mg_http_req *req, const struct mg_route *route, struct mg_err *err);
+    struct mg_hub *hub;              /* run on the loop thread */
+    const char *conninfo;            /* of the request threads' connections */
+    unsigned threads;                /* request threads: 4 to 8 */
+    const char *const *origins;      /* allowed Origin values of WebSocket upgrades, NULL-terminated; same origin always */
+    void *app;
+};
+
+/* Starts the loop thread and the pool. Refuses (MG_ECONFIG) when libwebsockets' libev loop is not to be had. */
+mg_rc mg_http_start(const struct mg_http_opts *o, struct mg_http **ret, struct mg_err *err) MG_MUSTCHECK;
+int mg_http_port(const struct mg_http *h);
+/* Stops accepting, tells the streams (SSE comment and end, WebSocket `bye` with spread delays, close 1001), lets running handlers end. */
+void mg_http_drain(struct mg_http *h, unsigned grace_ms);
+void mg_http_stop(struct mg_http *h); /* joins and frees */
+
+#endif

@@ -1,0 +1,18 @@
+/* Event streams: what a handler hands to the loop thread so that a connection becomes a subscriber of the hub. */
+#ifndef MG_HTTP_STREAM_H
+#define MG_HTTP_STREAM_H
+
+#include "base/sv.h"
+#include "domain/id.h"
+
+enum { MG_STREAM_TYPES_MAX = 100 };
+
+struct mg_stream_spec {
+    struct mg_id session;
+    int64_t after_seq;     /* events with a greater number follow; the handler resolved it (now, start, or the cursor's) */
+    bool deltas_message, deltas_thinking;
+    struct mg_sv types;    /* comma-separated filter; empty: all */
+    struct mg_id key_id;   /* the credential, so that its revocation ends the stream */
+};
+
+#endif
