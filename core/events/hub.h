@@ -21,6 +21,7 @@
 /* One event, immutable, reference-counted. json is the whole object as clients see it. */
 struct mg_event {
     int64_t seq;               /* 0 for previews */
+    uint8_t preview;           /* 0: a stored event; 1: preview of agent.message; 2: of agent.thinking */
     struct mg_sv id, type, json; /* views of memory behind this struct */
     struct mg_sv thread_id;    /* empty: the primary thread */
     unsigned refs;             /* atomic */
@@ -34,6 +35,9 @@ enum {
     MG_HUB_RING_BYTES = 1024 * 1024, /* and their text together; a larger single event is not kept */
     MG_HUB_PAGE_EVENTS = 200,        /* of one load */
     MG_HUB_PAGE_BYTES = 1024 * 1024,
+    MG_HUB_SUB_EVENTS = 64,          /* of a page for one subscriber that is behind the ring: what a slow reader may cost */
+    MG_HUB_SUB_BYTES = 64 * 1024,
+    MG_HUB_SUB_PREVIEWS = 128,       /* waiting previews of one subscriber; over it they are dropped until the next event_start */
     MG_HUB_REPAIR_MS = 2000,         /* topics are compared with the database this often when other nodes live */
 };
 
@@ -42,8 +46,9 @@ struct mg_sub;
 
 struct mg_hub_opts {
     void (*wakeup)(void *ctx); /* any thread; makes the owner call mg_hub_run soon */
-    /* Owner's thread. Load events of session with seq > after, at most limit of them, in order; answer by mg_hub_loaded with the same token. */
-    void (*load)(void *ctx, const struct mg_id *session, int64_t after, int limit, uint64_t token);
+    /* Owner's thread. Load events of session with seq > after, in order, at most limit of them and about max_bytes (at least one); answer by
+     * mg_hub_loaded with the same token. A session that is gone is MG_ENOTFOUND. */
+    void (*load)(void *ctx, const struct mg_id *session, int64_t after, int limit, size_t max_bytes, uint64_t token);
     void *ctx;
 };
 
@@ -52,8 +57,13 @@ void mg_hub_free(struct mg_hub *h);
 
 /* Any thread. The events of one commit, in order; references are taken over. */
 void mg_hub_publish(struct mg_hub *h, const struct mg_id *session, struct mg_event **events, int n);
-void mg_hub_preview(struct mg_hub *h, const struct mg_id *session, struct mg_event *e); /* ephemeral event_start / event_delta */
+/* Ephemeral event_start (type "event_start") or event_delta; e->preview is set, e->id is the id of the event to come. Takes the reference. */
+void mg_hub_preview(struct mg_hub *h, const struct mg_id *session, struct mg_event *e);
 void mg_hub_wake(struct mg_hub *h, const struct mg_id *session, int64_t head_seq);      /* 0: unknown */
+void mg_hub_tick(struct mg_hub *h); /* now and then: loads that failed are tried again */
+/* Runs fn on the owner's thread; for mg_hub_each_topic. */
+void mg_hub_call(struct mg_hub *h, void (*fn)(void *ctx, struct mg_hub *hub), void *ctx);
+bool mg_hub_idle(const struct mg_hub *h); /* no subscriber at all: a publisher may skip building events */
 void mg_hub_loaded(struct mg_hub *h, uint64_t token, struct mg_event **events, int n, mg_rc rc);
 void mg_hub_revoke(struct mg_hub *h, struct mg_sv key_id); /* ends the streams of a credential */
 
