@@ -99,6 +99,8 @@ CREATE TABLE session_state (
     status          text NOT NULL DEFAULT 'idle' CHECK (status IN ('idle', 'running', 'rescheduling', 'terminated')),
     last_seq        bigint NOT NULL DEFAULT 0,       -- of events
     transcript_len  integer NOT NULL DEFAULT 0,      -- entries of transcript
+    queued_inputs   integer NOT NULL DEFAULT 0,      -- user messages that no turn has taken yet
+    open_actions    integer NOT NULL DEFAULT 0,      -- tool calls that wait for a client
     updated_at      timestamptz NOT NULL DEFAULT now(),
     running_since   timestamptz,
     active_us       bigint NOT NULL DEFAULT 0,       -- sum of closed running intervals

@@ -1,0 +1,160 @@
+#include "store/event-log.h"
+
+#include <limits.h>
+
+#include "base/clock.h"
+
+static const struct mg_stmt SQL_INSERT = {
+    "events_insert",
+    "INSERT INTO events (session_id, seq, id, type, body, processed_at)"
+    " SELECT $1, $2::bigint + o, i, ty, b, CASE WHEN p THEN $3::timestamptz END"
+    " FROM unnest($4::text[], $5::text[], $6::text[], $7::bool[]) WITH ORDINALITY AS u(i, ty, b, p, o)",
+};
+/* The most frequent shape, one row, without the array's quoting. */
+static const struct mg_stmt SQL_INSERT_ONE = {
+    "event_insert",
+    "INSERT INTO events (session_id, seq, id, type, body, processed_at)"
+    " VALUES ($1, $2::bigint + 1, $4, $5, $6, CASE WHEN $7::bool THEN $3::timestamptz END)",
+};
+
+static mg_rc insert_one(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t last_seq, const struct mg_event_row *row,
+                        int64_t processed_us, struct mg_err *err)
+{
+    const struct mg_sv p[] = {
+        mg_id_sv(session), mg_p_int(a, last_seq), mg_p_time(a, processed_us), mg_id_sv(&row->id), mg_sv_of(mg_event_type_name(row->type)),
+        row->body,         mg_p_bool(row->processed),
+    };
+    return mg_txn_queue(t, &SQL_INSERT_ONE, p, 7, -1, err);
+}
+
+mg_rc mg_events_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t last_seq, const struct mg_event_row *rows, int n,
+                       int64_t processed_us, struct mg_err *err)
+{
+    if (n == 0)
+        return MG_OK;
+    if (n == 1)
+        return insert_one(a, t, session, last_seq, rows, processed_us, err);
+    struct mg_sv *cols = mg_arena_alloc(a, sizeof(*cols) * 4 * (size_t)n);
+    struct mg_sv *ids = cols, *types = cols + n, *bodies = cols + 2 * n, *done = cols + 3 * n;
+    for (int i = 0; i < n; i++) {
+        ids[i] = mg_id_sv(&rows[i].id);
+        types[i] = mg_sv_of(mg_event_type_name(rows[i].type));
+        bodies[i] = rows[i].body;
+        done[i] = mg_p_bool(rows[i].processed);
+    }
+    size_t count = (size_t)n;
+    const struct mg_sv p[] = {
+        mg_id_sv(session),           mg_p_int(a, last_seq),          mg_p_time(a, processed_us),   mg_p_array(a, ids, count),
+        mg_p_array(a, types, count), mg_p_array(a, bodies, count), mg_p_array(a, done, count),
+    };
+    return mg_txn_queue(t, &SQL_INSERT, p, 7, -1, err);
+}
+
+static const struct mg_stmt SQL_MARK = {
+    "events_mark",
+    "UPDATE events SET processed_at = $2::timestamptz WHERE session_id = $1 AND seq = ANY ($3::bigint[]) AND processed_at IS NULL",
+};
+
+mg_rc mg_events_mark(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const int64_t *seqs, int n, int64_t processed_us,
+                     struct mg_err *err)
+{
+    if (n == 0)
+        return MG_OK;
+    struct mg_sv *texts = mg_arena_alloc(a, sizeof(*texts) * (size_t)n);
+    for (int i = 0; i < n; i++)
+        texts[i] = mg_p_int(a, seqs[i]);
+    const struct mg_sv p[] = {mg_id_sv(session), mg_p_time(a, processed_us), mg_p_array(a, texts, (size_t)n)};
+    return mg_txn_queue(t, &SQL_MARK, p, 3, -1, err);
+}
+
+static const struct mg_stmt SQL_MARK_ALL = {
+    "events_mark_all",
+    "UPDATE events SET processed_at = $2::timestamptz WHERE session_id = $1 AND seq <= $3::bigint AND processed_at IS NULL",
+};
+
+mg_rc mg_events_mark_all(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t upto, int64_t processed_us, struct mg_err *err)
+{
+    const struct mg_sv p[] = {mg_id_sv(session), mg_p_time(a, processed_us), mg_p_int(a, upto)};
+    return mg_txn_queue(t, &SQL_MARK_ALL, p, 3, -1, err);
+}
+
+mg_rc mg_event_render(struct mg_buf *out, struct mg_sv body, int64_t processed_us)
+{
+    char time[MG_TIME_LEN];
+    (void)mg_buf_append(out, body.ptr, body.len - 1);
+    if (processed_us == INT64_MIN)
+        return mg_buf_str(out, ",\"processed_at\":null}");
+    mg_time_format(processed_us, time);
+    return mg_buf_printf(out, ",\"processed_at\":\"%s\"}", time);
+}
+
+static const struct mg_stmt SQL_AFTER = {
+    "events_after",
+    "SELECT seq, id, type, coalesce(thread_id, ''), body, mg_us(processed_at) FROM ("
+    " SELECT *, sum(length(body)) OVER (ORDER BY seq) - length(body) AS before FROM ("
+    "  SELECT * FROM events WHERE session_id = $1 AND seq > $2::bigint ORDER BY seq LIMIT $3::int) page) sized"
+    " WHERE before < $4::bigint ORDER BY seq",
+};
+
+mg_rc mg_events_after(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, int64_t after, int limit, int64_t max_bytes,
+                      struct mg_res **ret_res, struct mg_event_seen **ret, int *ret_n, struct mg_err *err)
+{
+    const struct mg_sv p[] = {session, mg_p_int(a, after), mg_p_int(a, limit), mg_p_int(a, max_bytes)};
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_pg_exec(pg, &SQL_AFTER, p, 4, &r, err);
+    if (rc < 0)
+        return rc;
+    int n = mg_res_rows(r);
+    int64_t head;
+    if (n == 0) {
+        rc = mg_session_last_seq(pg, session, MG_SV(""), &head, err);
+        if (rc < 0)
+            return rc;
+    }
+    struct mg_event_seen *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(n ? n : 1));
+    for (int i = 0; i < n; i++)
+        rows[i] = (struct mg_event_seen){
+            .seq = mg_res_int(r, i, 0),
+            .id = mg_res_sv(r, i, 1),
+            .type = mg_res_sv(r, i, 2),
+            .thread_id = mg_res_sv(r, i, 3),
+            .body = mg_res_sv(r, i, 4),
+            .processed_us = mg_res_time(r, i, 5),
+        };
+    *ret_res = mg_steal(&r);
+    *ret = rows;
+    *ret_n = n;
+    return MG_OK;
+}
+
+static const struct mg_stmt SQL_SEQ_OF = {"event_seq_of", "SELECT seq FROM events WHERE session_id = $1 AND id = $2"};
+
+mg_rc mg_event_seq_of(struct mg_pg *pg, struct mg_sv session, struct mg_sv event_id, int64_t *ret, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_pg_exec(pg, &SQL_SEQ_OF, (const struct mg_sv[]){session, event_id}, 2, &r, err);
+    if (rc < 0)
+        return rc;
+    if (mg_res_rows(r) == 0)
+        return mg_err_set(err, MG_ENOTFOUND, "this session has no event '%.*s'", MG_SV_ARG(event_id));
+    *ret = mg_res_int(r, 0, 0);
+    return MG_OK;
+}
+
+static const struct mg_stmt SQL_LAST = {
+    "session_last_seq",
+    "SELECT st.last_seq FROM session_state st JOIN sessions s ON s.id = st.session_id"
+    " WHERE st.session_id = $1 AND ($2 = '' OR s.workspace_id = $2) AND st.deleting_at IS NULL",
+};
+
+mg_rc mg_session_last_seq(struct mg_pg *pg, struct mg_sv session, struct mg_sv workspace, int64_t *ret, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_pg_exec(pg, &SQL_LAST, (const struct mg_sv[]){session, workspace.len ? workspace : MG_SV("")}, 2, &r, err);
+    if (rc < 0)
+        return rc;
+    if (mg_res_rows(r) == 0)
+        return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(session));
+    *ret = mg_res_int(r, 0, 0);
+    return MG_OK;
+}

@@ -1,0 +1,3 @@
+# Applied in order by mangod and `mango migrate`; never changed once released (their checksums are recorded).
+migrationsdir = $(pkgdatadir)/migrations
+dist_migrations_DATA = migrations/0001_foundation.sql
