@@ -25,8 +25,13 @@ mg_rc mg_buf_sv(struct mg_buf *b, struct mg_sv s);
 mg_rc mg_buf_str(struct mg_buf *b, const char *z);
 mg_rc mg_buf_char(struct mg_buf *b, char c);
 mg_rc mg_buf_printf(struct mg_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* Room for n more bytes at ptr+len (uninitialised); the caller adds to len and keeps the NUL by mg_buf_terminate. */
+/* Room for n more bytes at ptr+len (uninitialised); the caller calls mg_buf_added(n) afterwards. */
 mg_rc mg_buf_reserve(struct mg_buf *b, size_t n);
+static inline void mg_buf_added(struct mg_buf *b, size_t n)
+{
+    b->len += n;
+    b->ptr[b->len] = '\0';
+}
 void mg_buf_consume(struct mg_buf *b, size_t n); /* drops n bytes from the front */
 void mg_buf_reset(struct mg_buf *b);             /* len = 0, keeps memory, clears failed */
 static inline bool mg_buf_ok(const struct mg_buf *b)

@@ -7,6 +7,8 @@
 
 /* True when s is valid UTF-8; else *ret_off (may be NULL) is the offset of the first bad byte. */
 bool mg_utf8_valid(struct mg_sv s, size_t *ret_off);
+/* Bytes of the valid character at the front of s; 0 when there is none. */
+size_t mg_utf8_char(struct mg_sv s);
 /* The longest prefix of at most max bytes that does not end inside a character. */
 size_t mg_utf8_floor(struct mg_sv s, size_t max);
 /* The offset of the first character that starts at or after off; for keeping a tail. */
