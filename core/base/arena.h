@@ -6,6 +6,7 @@
 
 #include <stddef.h>
 
+#include "base/mem.h"
 #include "base/sv.h"
 
 struct mg_arena;

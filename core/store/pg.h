@@ -9,6 +9,7 @@
 
 #include "base/arena.h"
 #include "base/err.h"
+#include "base/mem.h"
 #include "base/sv.h"
 
 enum {
