@@ -1,0 +1,2 @@
+# files: docs/*.md docs/*/*.md README.md
+dist_doc_DATA +=

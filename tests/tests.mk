@@ -1,0 +1,55 @@
+# Everything that `make check` runs. tests/lint/sources keeps the lists.
+LDADD = tests/support/libsupport.la libcore.la $(CMOCKA_LIBS)
+
+check_LTLIBRARIES += tests/support/libsupport.la
+# files: tests/support/*.c tests/support/*.h !tests/support/fake-*.c
+tests_support_libsupport_la_SOURCES =
+
+# files: tests/unit/test-*.c = {stem}$(EXEEXT)
+unit_tests =
+
+# On a database of a private PostgreSQL: skipped where MANGO_TEST_DATABASE_URL is not set.
+# files: tests/store/test-*.c = {stem}$(EXEEXT)
+store_tests =
+
+# Real processes over real sockets. Python's standard library only.
+# files: tests/e2e/test*.py
+e2e_tests =
+
+if CMOCKA
+check_PROGRAMS += $(unit_tests) $(store_tests)
+TESTS += $(unit_tests) $(store_tests)
+endif
+TESTS += $(e2e_tests)
+
+TEST_EXTENSIONS = .py .sh
+PY_LOG_COMPILER = $(PYTHON3)
+SH_LOG_COMPILER = bash
+AM_TESTS_ENVIRONMENT = \
+	MANGO_TEST_SRCDIR='$(abs_top_srcdir)'; export MANGO_TEST_SRCDIR; \
+	MANGO_TEST_BUILDDIR='$(abs_top_builddir)'; export MANGO_TEST_BUILDDIR; \
+	PYTHONDONTWRITEBYTECODE=1; export PYTHONDONTWRITEBYTECODE; \
+	ASAN_OPTIONS=$${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}; export ASAN_OPTIONS; \
+	TSAN_OPTIONS=$${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}; export TSAN_OPTIONS;
+
+# One PostgreSQL for the whole run; without a server the tests that need one are skipped and say so.
+check:
+	$(srcdir)/tests/support/pg-run --optional $(MAKE) $(AM_MAKEFLAGS) check-am
+
+check-local: check-sources
+.PHONY: check check-sources
+check-sources:
+	$(srcdir)/tests/lint/sources
+
+dist_noinst_SCRIPTS += tests/support/pg-run tests/lint/sources
+
+.PHONY: lint format coverage
+# Findings of any of these fail. Each prints one line when it is content.
+lint:
+	$(srcdir)/tests/lint/run-all $(abs_top_builddir)
+
+format:
+	cd $(srcdir) && $(CLANG_FORMAT) -i $$(tests/lint/c-files)
+
+coverage:
+	$(srcdir)/tests/support/coverage $(abs_top_builddir)
