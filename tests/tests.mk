@@ -41,12 +41,14 @@ check-local: check-sources
 check-sources:
 	$(srcdir)/tests/lint/sources
 
-dist_noinst_SCRIPTS += tests/support/pg-run tests/lint/sources
+dist_noinst_SCRIPTS += tests/support/pg-run tests/support/summary tests/lint/banned tests/lint/c-files tests/lint/docs-check \
+	tests/lint/layers tests/lint/run-all tests/lint/sources
+EXTRA_DIST += tests/lint/cppcheck.suppress
 
 .PHONY: lint format coverage
 # Findings of any of these fail. Each prints one line when it is content.
 lint:
-	$(srcdir)/tests/lint/run-all $(abs_top_builddir)
+	$(srcdir)/tests/lint/run-all
 
 format:
 	cd $(srcdir) && $(CLANG_FORMAT) -i $$(tests/lint/c-files)
