@@ -126,21 +126,18 @@ struct mg_sv mg_arena_sv(struct mg_arena *a, struct mg_sv s)
 
 struct mg_sv mg_arena_printf(struct mg_arena *a, const char *fmt, ...)
 {
-    char probe[256]; /* bytes; most texts fit, and the rest is measured */
-    va_list ap, again;
+    mg_autofree char *text = NULL;
+    va_list ap;
     int n;
-    char *p;
 
     va_start(ap, fmt);
-    va_copy(again, ap);
-    n = vsnprintf(probe, sizeof(probe), fmt, ap);
+    n = vasprintf(&text, fmt, ap);
     va_end(ap);
-    if (n < 0)
+    if (n < 0) {
+        text = NULL;
         n = 0;
-    p = mg_arena_alloc(a, (size_t)n + 1);
-    (void)vsnprintf(p, (size_t)n + 1, fmt, again);
-    va_end(again);
-    return mg_sv_n(p, (size_t)n);
+    }
+    return mg_arena_sv(a, mg_sv_n(text, (size_t)n));
 }
 
 size_t mg_arena_bytes(const struct mg_arena *a)
