@@ -7,6 +7,10 @@
 CREATE FUNCTION mg_us(t timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     AS $$ SELECT (extract(epoch FROM t) * 1000000)::bigint $$;
 
+-- Called when a guarded statement met another number of rows than its writer's epoch promised (core/store/pipe.c): aborts the pipeline.
+CREATE FUNCTION mango_fence() RETURNS boolean LANGUAGE plpgsql VOLATILE
+    AS $$ BEGIN RAISE EXCEPTION 'fenced' USING ERRCODE = 'MG001'; END $$;
+
 -- One row of facts about this deployment. deployment_id goes into every sandbox's ownership label.
 CREATE TABLE deployment (
     only_row      boolean PRIMARY KEY DEFAULT true CHECK (only_row),

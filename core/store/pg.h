@@ -25,6 +25,11 @@ struct mg_pg *mg_pg_new(const char *conninfo);
 void mg_pg_free(struct mg_pg *pg);
 mg_rc mg_pg_connect(struct mg_pg *pg, struct mg_err *err) MG_MUSTCHECK; /* at once; no-op when open */
 int mg_pg_socket(struct mg_pg *pg);                                     /* -1 when closed */
+int mg_pg_backend_pid(struct mg_pg *pg);                                /* 0 when closed; behind a pooler not the real one */
+/* Another statement_timeout than MG_PG_STATEMENT_MS for this connection (leases, probes); call before the first use. */
+void mg_pg_set_timeout(struct mg_pg *pg, int statement_ms);
+/* libpq's words about the last connect that failed, or "". For logs and `mango doctor`, never for a client: it names hosts. */
+const char *mg_pg_diag(const struct mg_pg *pg);
 
 /* Parameters are text, in order; ptr == NULL is SQL NULL. Text with a NUL byte is refused with MG_EINVAL. */
 struct mg_param {
@@ -68,12 +73,29 @@ void mg_txn_cleanup(struct mg_txn *t); /* mg_auto(txn) struct mg_txn t = mg_txn_
 mg_rc mg_txn_query(struct mg_txn *t, const struct mg_stmt *st, const struct mg_sv *params, int n, struct mg_res **ret,
                    struct mg_err *err) MG_MUSTCHECK;
 /* Queues a statement whose rows nobody needs; its failure shows at the next query or at the commit. want_rows: the exact number of
- * rows it must affect, or -1. A mismatch rolls back and is MG_EFENCED: that is how epochs are checked. The bytes are copied into libpq's output buffer. */
+ * rows it must affect, or -1. A mismatch rolls back and is MG_EFENCED: that is how epochs are checked. The bytes are copied into libpq's output buffer.
+ *
+ * How one round trip is kept: with want_rows >= 0 the statement is prepared as WITH mg_guarded AS (<sql> RETURNING 1) SELECT CASE WHEN
+ * (SELECT count(*) FROM mg_guarded) <> want THEN mango_fence() END; the function raises SQLSTATE MG001, which skips the rest of the
+ * pipeline, COMMIT included. So <sql> is one plain INSERT, UPDATE, DELETE or SELECT; RETURNING is added unless its text has one; a
+ * leading WITH may hold SELECTs only. */
 mg_rc mg_txn_queue(struct mg_txn *t, const struct mg_stmt *st, const struct mg_sv *params, int n, int want_rows,
                    struct mg_err *err) MG_MUSTCHECK;
 /* One round trip: queued statements and COMMIT. On a connection lost while the answer was due the outcome is unknown: MG_EUNAVAIL
  * with err->code "commit_unknown". */
 mg_rc mg_txn_commit(struct mg_txn *t, struct mg_err *err) MG_MUSTCHECK;
+
+/* A script inside of the transaction, for migrations. What is queued goes out before. */
+mg_rc mg_txn_script(struct mg_txn *t, const char *sql, struct mg_err *err) MG_MUSTCHECK;
+
+/* Waits for notifications of a connection that has run LISTEN: until one comes, wake_fd (-1: none) is readable, or the time is over;
+ * all are MG_OK. fn is called for each. MG_EUNAVAIL: the connection is lost, LISTEN must be done again. */
+typedef void mg_pg_notify_fn(void *ctx, struct mg_sv channel, struct mg_sv payload, int backend_pid);
+mg_rc mg_pg_wait_notify(struct mg_pg *pg, int wake_fd, int timeout_ms, mg_pg_notify_fn *fn, void *ctx, struct mg_err *err) MG_MUSTCHECK;
+
+/* Refuses a pooler that does not keep a session's state between transactions (PgBouncer with pool_mode transaction or statement):
+ * MG_ECONFIG with a line that names the mode and the setting. For the start of the server; uses two connections of its own. */
+mg_rc mg_pg_check_pooler(const char *conninfo, struct mg_err *err) MG_MUSTCHECK;
 
 int mg_res_rows(const struct mg_res *r);
 struct mg_sv mg_res_sv(const struct mg_res *r, int row, int col); /* ptr NULL for SQL NULL; lives with r */
