@@ -1,0 +1,116 @@
+/* Settings: one table (table.c) gives every option its name, variable, type, default, range and help.
+ *
+ * A value comes from, in this order: `--name=value` on the command line, the environment variable, the file (libconfig),
+ * the default. An empty value counts as unset. Whatever is malformed stops the startup with MG_ECONFIG; the text names
+ * the option as it was given, and never shows the value of a secret. Read-only after loading: any thread. */
+#ifndef MG_CONF_CONF_H
+#define MG_CONF_CONF_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/sv.h"
+
+enum mg_opt {
+    MG_OPT_LISTEN,
+    MG_OPT_TLS_CERT,
+    MG_OPT_TLS_KEY,
+    MG_OPT_ORIGINS,
+    MG_OPT_REQUEST_THREADS,
+    MG_OPT_KEEPALIVE,
+    MG_OPT_DRAIN_TIMEOUT,
+    MG_OPT_METRICS_PUBLIC,
+    MG_OPT_API_KEY,
+    MG_OPT_DEMO,
+    MG_OPT_STATE_DIR,
+    MG_OPT_DATABASE_URL,
+    MG_OPT_PG_BINDIR,
+    MG_OPT_SANDBOX,
+    MG_OPT_PLUGIN_DIR,
+    MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX,
+    MG_OPT_DEFAULT_ENVIRONMENT,
+    MG_OPT_MODEL_BASE_URL,
+    MG_OPT_MODEL_API_KEY,
+    MG_OPT_MODEL_AUTH,
+    MG_OPT_MODEL_ID,
+    MG_OPT_MODEL_MAX_TOKENS,
+    MG_OPT_MODEL_CA_FILE,
+    MG_OPT_MODEL_PROXY,
+    MG_OPT_ENGINE_THREADS,
+    MG_OPT_TOOL_THREADS,
+    MG_OPT_NODE_TTL,
+    MG_OPT_WORK_TTL,
+    MG_OPT_WORK_ALLOW_ENVIRONMENT_KEY,
+    MG_OPT_LOG_LEVEL,
+    MG_OPT_LOG_FORMAT,
+    MG_OPT_COUNT
+};
+
+enum mg_opt_type {
+    MG_OPT_STRING,
+    MG_OPT_INT,
+    MG_OPT_BOOL,     /* true/false, yes/no, on/off, 1/0 */
+    MG_OPT_DURATION, /* 500ms, 15s, 5m, 2h; kept in milliseconds */
+    MG_OPT_CHOICE,   /* one of the words of choices */
+};
+
+struct mg_opt_def {
+    const char *name; /* of the file and, with dashes for underscores, of the command line */
+    const char *env;
+    enum mg_opt_type type;
+    const char *fallback; /* the default as text; "" when there is none */
+    int64_t min, max;     /* INT; DURATION in milliseconds */
+    const char *choices;  /* CHOICE: words separated by a space */
+    const char *help;     /* one line */
+    bool secret;
+};
+
+extern const struct mg_opt_def mg_opt_table[MG_OPT_COUNT];
+
+struct mg_conf;
+
+struct mg_conf_source {
+    const char *const *args;  /* `--name=value` and `--name` (booleans) only, NULL-terminated; may be NULL */
+    const char *const *env;   /* environ; may be NULL */
+    const char *file;         /* NULL: none */
+    bool file_may_be_missing; /* the default file, which nobody asked for */
+};
+
+mg_rc mg_conf_load(const struct mg_conf_source *src, struct mg_conf **ret, struct mg_err *err) MG_MUSTCHECK;
+void mg_conf_free(struct mg_conf *c); /* wipes secrets; NULL is fine */
+static inline void mg_conf_cleanup(struct mg_conf **c)
+{
+    mg_conf_free(*c);
+}
+
+/* The text of any option; never NULL, "" when it is unset and has no default. Valid as long as c. */
+const char *mg_conf_str(const struct mg_conf *c, enum mg_opt o);
+const char *mg_conf_strn(const struct mg_conf *c, enum mg_opt o); /* the same, but NULL for "" */
+int64_t mg_conf_int(const struct mg_conf *c, enum mg_opt o);      /* INT; asserted */
+int64_t mg_conf_ms(const struct mg_conf *c, enum mg_opt o);       /* DURATION; asserted */
+bool mg_conf_bool(const struct mg_conf *c, enum mg_opt o);        /* BOOL; asserted */
+/* The comma-separated parts of a STRING, trimmed, empty ones left out; NULL-terminated, valid as long as c. */
+const char *const *mg_conf_list(const struct mg_conf *c, enum mg_opt o);
+bool mg_conf_is_set(const struct mg_conf *c, enum mg_opt o); /* by anything but the default */
+/* Where the value came from: "--listen", "MANGO_LISTEN", "mango.conf:12" or "default"; for messages. */
+const char *mg_conf_origin(const struct mg_conf *c, enum mg_opt o);
+
+/* A setting of a plugin. From the environment by its full name when that is all upper case (E2B_API_KEY), else from the
+ * variable PLUGIN_NAME in upper case (LOCAL_BASE_DIR for base_dir of local), then from the file's section
+ * `plugins: { local: { base_dir = "..." } }`, where E2B_API_KEY of e2b may be written api_key. NULL when unset. */
+const char *mg_conf_plugin(const struct mg_conf *c, const char *plugin, const char *name);
+/* The file's section of a plugin as a JSON object of strings, numbers and booleans; "{}" when there is none. */
+mg_rc mg_conf_plugin_json(const struct mg_conf *c, const char *plugin, struct mg_buf *out) MG_MUSTCHECK;
+
+/* `name = value   # origin` lines of all options; secrets as ***. */
+mg_rc mg_conf_print(const struct mg_conf *c, struct mg_buf *out) MG_MUSTCHECK;
+/* The commented sample mango.conf with every option at its default. */
+mg_rc mg_conf_sample(struct mg_buf *out) MG_MUSTCHECK;
+/* The option lines of --help. */
+mg_rc mg_conf_help(struct mg_buf *out) MG_MUSTCHECK;
+
+/* Overwrites, in the process's own argument and environment memory, every value that may be a secret, so that no child
+ * reads it in /proc/PID/environ or cmdline. Call once, after loading, before other threads start. The environment
+ * keeps PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, SSL_CERT_*, NOTIFY_SOCKET and the other names that no secret has. */
+void mg_conf_hide(char **argv);
+
+#endif
