@@ -1,0 +1,11 @@
+/* The host services table of one plugin. */
+#ifndef MG_PLUGIN_HOST_H
+#define MG_PLUGIN_HOST_H
+
+#include "plugin/plugin.h"
+
+/* name is copied. services may be NULL: no settings but those of the environment, no HTTP. */
+struct mango_host *mg_host_new(const char *name, const struct mg_plugin_services *services);
+void mg_host_free(struct mango_host *h); /* NULL is fine */
+
+#endif
