@@ -1,0 +1,84 @@
+/* The sandbox of each session: made once, found again after a restart, destroyed with its session.
+ *
+ * Create before bind (semantics 9.2): an intent row is committed before the adapter's create; the binding replaces it
+ * in one transaction. A bound sandbox that is missing, or whose workspace is not the one that was left, is MG_EGONE and
+ * stays so (sandboxes.lost_at) until the session is deleted: it is never replaced by an empty one.
+ *
+ * Concurrency: any thread. One lock per session (striped) is held across acquire and destroy, which do SQL and adapter
+ * calls: callers must hold no lock and no open transaction. The manager's own lock guards its cache only and is never
+ * held across a call. */
+#ifndef MG_SANDBOX_MANAGER_H
+#define MG_SANDBOX_MANAGER_H
+
+#include "base/cancel.h"
+#include "base/err.h"
+#include "base/sv.h"
+#include "mango/plugin.h"
+#include "plugin/registry.h"
+#include "store/pg.h"
+#include "tools/tools.h"
+
+enum {
+    MG_SANDBOX_CONTROL_MS =
+        60000, /* create and attach: an image may have to be pulled on top, see MANGO_SANDBOX_CREATE_MS */
+    MG_SANDBOX_FILE_MS = 60000,       /* read, write, stat */
+    MG_SANDBOX_DESTROY_MS = 30000,    /* destroy has a limit of its own, not the caller's */
+    MG_SANDBOX_RECONCILE_BATCH = 100, /* intents and deletions looked at in one scan (every 5 s) */
+    MG_SANDBOX_INTENT_GRACE_S = 90,   /* an intent younger than this may belong to a create that still runs */
+};
+
+struct mg_sandboxes;
+struct mg_box; /* a live handle on one session's sandbox, counted */
+
+struct mg_sandboxes_opts {
+    struct mg_registry *registry;
+    struct mg_plugin *backend; /* of new sessions: what MANGO_SANDBOX names */
+    struct mg_sv deployment_id;
+    struct mg_sv image; /* MANGO_SANDBOX_IMAGE, or empty */
+};
+
+struct mg_sandboxes *mg_sandboxes_new(const struct mg_sandboxes_opts *opts); /* opts is copied, the registry borrowed */
+void mg_sandboxes_free(struct mg_sandboxes *m); /* detaches everything; no handle may be out */
+
+/* The first 32 hex digits of SHA-256("mango-sandbox-v1\0" deployment_id "\0" session_id), with a NUL. */
+enum { MG_LABEL_LEN = 33 };
+void mg_sandbox_label(struct mg_sv deployment_id, struct mg_sv session_id, char out[MG_LABEL_LEN]);
+/* The first 32 hex digits of SHA-256("mango-deployment-v1\0" deployment_id): the key under which a service lists what
+ * is ours. */
+void mg_sandbox_owner(struct mg_sv deployment_id, char out[MG_LABEL_LEN]);
+
+/* Gives a handle on the session's sandbox; makes it at the first call. env_config: the session's snapshot of the
+ * environment's config (raw JSON). The calling turn's deadline does not matter: create and attach have limits of their
+ * own and obey cancel.
+ *
+ * errors: MG_EGONE lost for good, terminal for the session's tools; MG_EUNAVAIL backend down, try later; MG_EDENIED a
+ * label that is not ours; MG_ECONFLICT being deleted, or bound to a backend that is not loaded; MG_EINVAL a config that
+ * the backend cannot do. */
+mg_rc mg_sandbox_acquire(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id, struct mg_sv env_config,
+                         struct mg_cancel *cancel, struct mg_box **ret, struct mg_err *err) MG_MUSTCHECK;
+void mg_sandbox_release(struct mg_box *box); /* NULL is fine. Free the mg_tools over it first */
+
+/* The table for mg_tools_new(mg_box_ops(box), box). */
+const struct mg_tool_ops *mg_box_ops(const struct mg_box *box);
+const char *mg_box_provider(const struct mg_box *box);
+
+/* Refuses at session creation what the backend can never do (limited network, packages without the capability).
+ * MG_EINVAL names the field. */
+mg_rc mg_sandbox_check(const struct mg_sandboxes *m, struct mg_sv env_config, struct mg_err *err) MG_MUSTCHECK;
+
+/* Ends the sandbox of a session whose deleting_at is set: running calls end, the resource goes, then binding and
+ * intent. MG_OK when nothing is left (also when there was nothing). On failure the rows stay and the reconciler goes
+ * on; the caller must not delete the session. */
+mg_rc mg_sandbox_destroy(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id,
+                         struct mg_err *err) MG_MUSTCHECK;
+
+/* One scan, every 5 s, on a thread with a connection of its own: settles intents that a crash left, and retries
+ * destroys of sessions that are being deleted. Calls gone(ctx, session_id) for each deleting session that has nothing
+ * left here, so that the caller may delete its row. Safe on several nodes at once. */
+void mg_sandboxes_reconcile(struct mg_sandboxes *m, struct mg_pg *pg, void (*gone)(void *ctx, struct mg_sv session_id),
+                            void *ctx);
+
+/* MG_OK when the default backend answers; for /readyz. */
+mg_rc mg_sandboxes_health(struct mg_sandboxes *m, struct mg_err *err) MG_MUSTCHECK;
+
+#endif
