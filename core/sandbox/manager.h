@@ -28,7 +28,7 @@ enum {
 };
 
 struct mg_sandboxes;
-struct mg_box; /* a live handle on one session's sandbox, counted */
+struct mg_sandbox; /* a live handle on one session's sandbox, counted */
 
 struct mg_sandboxes_opts {
     struct mg_registry *registry;
@@ -55,12 +55,12 @@ void mg_sandbox_owner(struct mg_sv deployment_id, char out[MG_LABEL_LEN]);
  * label that is not ours; MG_ECONFLICT being deleted, or bound to a backend that is not loaded; MG_EINVAL a config that
  * the backend cannot do. */
 mg_rc mg_sandbox_acquire(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id, struct mg_sv env_config,
-                         struct mg_cancel *cancel, struct mg_box **ret, struct mg_err *err) MG_MUSTCHECK;
-void mg_sandbox_release(struct mg_box *box); /* NULL is fine. Free the mg_tools over it first */
+                         struct mg_cancel *cancel, struct mg_sandbox **ret, struct mg_err *err) MG_MUSTCHECK;
+void mg_sandbox_release(struct mg_sandbox *box); /* NULL is fine. Free the mg_tools over it first */
 
-/* The table for mg_tools_new(mg_box_ops(box), box). */
-const struct mg_tool_ops *mg_box_ops(const struct mg_box *box);
-const char *mg_box_provider(const struct mg_box *box);
+/* The table for mg_tools_new(mg_sandbox_ops(box), box). */
+const struct mg_tool_ops *mg_sandbox_ops(const struct mg_sandbox *box);
+const char *mg_sandbox_provider(const struct mg_sandbox *box);
 
 /* Refuses at session creation what the backend can never do (limited network, packages without the capability).
  * MG_EINVAL names the field. */
