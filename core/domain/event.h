@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/sv.h"
+#include "domain/id.h"
 #include "json/json.h"
 
 enum mg_event_type {
@@ -53,6 +54,7 @@ struct mg_draft {
     struct mg_sv deny_message; /* decoded */
     bool allow;                /* confirmation */
     bool is_error;             /* results */
+    struct mg_id id;           /* "" as parsed: admission makes one. Set for a send with an idempotency key: then it is the event's id */
 };
 
 enum { MG_EVENTS_PER_POST_MAX = 100 /* drafts of one request: bounds one transaction */ };

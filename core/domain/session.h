@@ -1,0 +1,28 @@
+/* Session bodies (api-contract 2.4). */
+#ifndef MG_DOMAIN_SESSION_H
+#define MG_DOMAIN_SESSION_H
+
+#include "domain/agent.h"
+#include "domain/event.h"
+
+enum { MG_SESSION_TITLE_MAX = 512 /* characters */ };
+
+struct mg_session_create {
+    struct mg_agent_ref agent;
+    struct mg_sv environment_id;
+    struct mg_sv title;    /* decoded; ptr NULL: none */
+    struct mg_sv metadata; /* JSON text */
+    struct mg_draft *events;
+    int n_events;
+};
+mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret, struct mg_err *err) MG_MUSTCHECK;
+
+struct mg_session_update {
+    bool has_title;
+    struct mg_sv title;             /* decoded; ptr NULL clears */
+    const struct mg_json *metadata; /* the patch, or NULL */
+    const struct mg_json *agent;    /* {tools, mcp_servers}, or NULL */
+};
+mg_rc mg_session_parse_update(struct mg_arena *a, const struct mg_json *body, struct mg_session_update *ret, struct mg_err *err) MG_MUSTCHECK;
+
+#endif
