@@ -54,7 +54,7 @@ static void make_body(struct mg_buf *b, const char *text, const char *tools, con
     mg_jw_kstrz(&w, "content", text);
     mg_jw_obj_end(&w);
     for (int i = 0; outputs && outputs[i]; i++) {
-        char id[16];
+        char id[24];
         (void)snprintf(id, sizeof(id), "toolu_%d", i);
         mg_jw_obj(&w);
         mg_jw_kstrz(&w, "role", "user");
