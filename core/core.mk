@@ -31,23 +31,100 @@ libcore_la_SOURCES = \
 	core/base/sv.h \
 	core/base/utf8.c \
 	core/base/utf8.h \
+	core/conf/conf.h \
+	core/crypto/base64.c \
+	core/crypto/hash.c \
 	core/crypto/hash.h \
+	core/domain/agent-tools.c \
+	core/domain/agent-tools.h \
+	core/domain/agent.c \
+	core/domain/agent.h \
+	core/domain/check.c \
+	core/domain/check.h \
+	core/domain/content.c \
+	core/domain/content.h \
+	core/domain/environment.c \
+	core/domain/environment.h \
+	core/domain/event.c \
 	core/domain/event.h \
+	core/domain/id.c \
 	core/domain/id.h \
+	core/domain/image.c \
+	core/domain/metadata.c \
+	core/domain/metadata.h \
+	core/domain/page.c \
+	core/domain/page.h \
 	core/domain/principal.h \
+	core/domain/session.c \
+	core/domain/session.h \
+	core/domain/thread.h \
 	core/events/hub.c \
 	core/events/hub.h \
+	core/events/notify.h \
 	core/http/http.h \
 	core/http/stream.h \
+	core/json/equal.c \
+	core/json/json.c \
 	core/json/json.h \
+	core/json/number.c \
+	core/json/parse.c \
+	core/json/scan.c \
+	core/json/scan.h \
+	core/json/write.c \
 	core/json/write.h \
+	core/model/backend.h \
+	core/model/block.c \
+	core/model/block.h \
+	core/model/client.c \
+	core/model/failure.c \
+	core/model/failure.h \
+	core/model/http.c \
+	core/model/message.c \
+	core/model/message.h \
 	core/model/model.h \
+	core/model/offline-plan.c \
+	core/model/offline-plan.h \
+	core/model/offline-thread.c \
+	core/model/offline.c \
+	core/model/offline.h \
+	core/model/sse-parse.c \
+	core/model/sse-parse.h \
+	core/plugin/elf.c \
+	core/plugin/elf.h \
+	core/plugin/guard.c \
+	core/plugin/host.c \
+	core/plugin/host.h \
+	core/plugin/loader.c \
+	core/plugin/names.c \
+	core/plugin/plugin.h \
+	core/plugin/probe.c \
+	core/plugin/probe.h \
+	core/plugin/process-state.c \
+	core/plugin/process-state.h \
+	core/plugin/registry.c \
+	core/plugin/registry.h \
+	core/sandbox/manager.h \
 	core/service/admission.h \
+	core/store/api-key.h \
+	core/store/deployment.h \
+	core/store/embedded.h \
 	core/store/event-log.c \
 	core/store/event-log.h \
+	core/store/migrate.h \
+	core/store/node.h \
+	core/store/pg-internal.h \
+	core/store/pg.c \
 	core/store/pg.h \
+	core/store/pipe.c \
+	core/store/res.c \
 	core/store/session-state.c \
 	core/store/session-state.h \
+	core/store/state-dir.h \
+	core/store/tool-call.c \
+	core/store/tool-call.h \
+	core/store/transcript.c \
+	core/store/transcript.h \
+	core/store/txn.c \
 	core/tools/tools.h
 
 libcore_la_LIBADD = $(PQ_LIBS) $(JANSSON_LIBS) $(CURL_LIBS) $(LWS_LIBS) $(OPENSSL_LIBS) $(LIBCONFIG_LIBS) -lpthread -lm

@@ -3,14 +3,18 @@ LDADD = tests/support/libsupport.la libcore.la $(CMOCKA_LIBS)
 
 check_LTLIBRARIES += tests/support/libsupport.la
 # files: tests/support/*.c tests/support/*.h !tests/support/fake-*.c
-tests_support_libsupport_la_SOURCES =
+tests_support_libsupport_la_SOURCES = \
+	tests/support/pgtest.c \
+	tests/support/pgtest.h
 
 # files: tests/unit/test-*.c = {stem}$(EXEEXT)
-unit_tests =
+unit_tests = \
+	tests/unit/test-offline$(EXEEXT)
 
 # On a database of a private PostgreSQL: skipped where MANGO_TEST_DATABASE_URL is not set.
 # files: tests/store/test-*.c = {stem}$(EXEEXT)
-store_tests =
+store_tests = \
+	tests/store/test-pgtest$(EXEEXT)
 
 # Real processes over real sockets. Python's standard library only.
 # files: tests/e2e/test*.py
@@ -32,12 +36,13 @@ AM_TESTS_ENVIRONMENT = \
 	ASAN_OPTIONS=$${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}; export ASAN_OPTIONS; \
 	TSAN_OPTIONS=$${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}; export TSAN_OPTIONS;
 
-# One PostgreSQL for the whole run; without a server the tests that need one are skipped and say so.
-check:
-	$(srcdir)/tests/support/pg-run --optional $(MAKE) $(AM_MAKEFLAGS) check-am
+# Automake's rule with one PostgreSQL around the whole run; without a server the tests that need one are skipped and say so.
+check-TESTS: $(check_PROGRAMS) $(check_LTLIBRARIES) $(check_SCRIPTS)
+	@rm -f $(TEST_SUITE_LOG) $(TEST_LOGS) $(TEST_LOGS:.log=.trs)
+	@$(srcdir)/tests/support/pg-run --optional $(MAKE) $(AM_MAKEFLAGS) $(TEST_SUITE_LOG)
 
 check-local: check-sources
-.PHONY: check check-sources
+.PHONY: check-sources
 check-sources:
 	$(srcdir)/tests/lint/sources
 
