@@ -44,6 +44,7 @@ struct mg_pg {
     int timeout_ms;      /* statement_timeout of the connection */
     bool in_txn;         /* an mg_txn is open on it */
     bool lost;           /* the socket failed during the present drain */
+    unsigned opened;     /* connects that succeeded */
     unsigned failures;   /* connects that failed in a row */
     uint64_t retry_at_ns;
     struct mg_prep *preps;
@@ -68,7 +69,7 @@ struct mg_pg_fail {
 
 /* Opens when closed, and finds out without a round trip that an idle connection has died. */
 mg_rc mg_pg_ready(struct mg_pg *pg, struct mg_err *err) MG_MUSTCHECK;
-void mg_pg_drop(struct mg_pg *pg); /* closes; the next use opens anew */
+int mg_pg_wait_ms(const struct mg_pg *pg); /* how long the client waits for the answers of one round trip */
 mg_rc mg_pg_classify(const PGresult *r, bool *ret_drop);
 mg_rc mg_pg_fail_err(struct mg_err *err, const struct mg_pg_fail *f);
 

@@ -15,7 +15,7 @@ struct mg_pg *mg_pg_new(const char *conninfo)
     return pg;
 }
 
-void mg_pg_drop(struct mg_pg *pg)
+void mg_pg_close(struct mg_pg *pg)
 {
     if (pg->conn)
         PQfinish(pg->conn);
@@ -27,7 +27,7 @@ void mg_pg_free(struct mg_pg *pg)
 {
     if (!pg)
         return;
-    mg_pg_drop(pg);
+    mg_pg_close(pg);
     for (int i = 0; i < pg->n_preps; i++)
         free(pg->preps[i].copy);
     free(pg->preps);
@@ -36,6 +36,18 @@ void mg_pg_free(struct mg_pg *pg)
     mg_wipe(pg->conninfo, strlen(pg->conninfo)); /* may hold a password */
     free(pg->conninfo);
     free(pg);
+}
+
+unsigned mg_pg_opened(const struct mg_pg *pg)
+{
+    return pg->opened;
+}
+
+/* A margin over the server's own timeout, smaller where that is short: what hears nothing by then talks to a dead peer. */
+int mg_pg_wait_ms(const struct mg_pg *pg)
+{
+    int margin = pg->timeout_ms / 2;
+    return pg->timeout_ms + (margin < MG_PG_WAIT_MARGIN_MS ? margin : MG_PG_WAIT_MARGIN_MS);
 }
 
 int mg_pg_socket(struct mg_pg *pg)
@@ -94,13 +106,13 @@ static mg_rc setup_session(struct mg_pg *pg, struct mg_err *err)
     if (rc < 0)
         return rc;
     struct mg_pg_fail f;
-    mg_pipe_run(pg, pg->timeout_ms + MG_PG_WAIT_MARGIN_MS, NULL, &f);
+    mg_pipe_run(pg, mg_pg_wait_ms(pg), NULL, &f);
     return f.rc < 0 ? mg_pg_fail_err(err, &f) : MG_OK;
 }
 
 static mg_rc unreachable(struct mg_pg *pg, struct mg_err *err)
 {
-    mg_pg_drop(pg);
+    mg_pg_close(pg);
     /* exponential with full jitter: many threads of many replicas wait for the same server */
     uint64_t most = (uint64_t)MG_PG_BACKOFF_MIN_MS << (pg->failures < 5 ? pg->failures : 5);
     if (most > MG_PG_BACKOFF_MAX_MS)
@@ -137,6 +149,7 @@ mg_rc mg_pg_connect(struct mg_pg *pg, struct mg_err *err)
         return unreachable(pg, err);
     }
     pg->failures = 0;
+    pg->opened++;
     pg->diag[0] = '\0';
     return MG_OK;
 }
@@ -160,7 +173,7 @@ static bool idle_alive(struct mg_pg *pg)
 mg_rc mg_pg_ready(struct mg_pg *pg, struct mg_err *err)
 {
     if (pg->conn && !idle_alive(pg))
-        mg_pg_drop(pg);
+        mg_pg_close(pg);
     return mg_pg_connect(pg, err);
 }
 
@@ -182,7 +195,7 @@ mg_rc mg_pg_exec(struct mg_pg *pg, const struct mg_stmt *st, const struct mg_sv 
 
     PGresult *r = NULL;
     struct mg_pg_fail f;
-    mg_pipe_run(pg, pg->timeout_ms + MG_PG_WAIT_MARGIN_MS, &r, &f);
+    mg_pipe_run(pg, mg_pg_wait_ms(pg), &r, &f);
     if (f.rc < 0)
         return mg_pg_fail_err(err, &f);
     if (ret)
@@ -216,7 +229,7 @@ mg_rc mg_pg_wait_notify(struct mg_pg *pg, int wake_fd, int timeout_ms, mg_pg_not
         if (k <= 0 || !p[0].revents)
             return MG_OK;
         if (!PQconsumeInput(pg->conn)) {
-            mg_pg_drop(pg);
+            mg_pg_close(pg);
             return mg_err_set(err, MG_EUNAVAIL, "the listening connection was lost");
         }
         (void)PQisBusy(pg->conn);

@@ -26,6 +26,8 @@ void mg_pg_free(struct mg_pg *pg);
 mg_rc mg_pg_connect(struct mg_pg *pg, struct mg_err *err) MG_MUSTCHECK; /* at once; no-op when open */
 int mg_pg_socket(struct mg_pg *pg);                                     /* -1 when closed */
 int mg_pg_backend_pid(struct mg_pg *pg);                                /* 0 when closed; behind a pooler not the real one */
+void mg_pg_close(struct mg_pg *pg);        /* the next use opens anew */
+unsigned mg_pg_opened(const struct mg_pg *pg); /* connections made so far: state of a session (LISTEN) is gone when it grew */
 /* Another statement_timeout than MG_PG_STATEMENT_MS for this connection (leases, probes); call before the first use. */
 void mg_pg_set_timeout(struct mg_pg *pg, int statement_ms);
 /* libpq's words about the last connect that failed, or "". For logs and `mango doctor`, never for a client: it names hosts. */

@@ -159,7 +159,7 @@ static mg_rc send_failed(struct mg_pg *pg, const struct mg_stmt *st, struct mg_e
 {
     struct mg_pg_fail f = {.rc = MG_EUNAVAIL, .lost = true};
     snprintf(f.stmt, sizeof(f.stmt), "%.40s", st->name);
-    mg_pg_drop(pg);
+    mg_pg_close(pg);
     return mg_pg_fail_err(err, &f);
 }
 
@@ -291,7 +291,7 @@ static void lost_connection(struct mg_pg *pg, PGresult **ret, struct mg_pg_fail 
         PQclear(*ret);
         *ret = NULL;
     }
-    mg_pg_drop(pg);
+    mg_pg_close(pg);
 }
 
 void mg_pipe_run(struct mg_pg *pg, int wait_ms, PGresult **ret, struct mg_pg_fail *f)
@@ -311,7 +311,7 @@ void mg_pipe_run(struct mg_pg *pg, int wait_ms, PGresult **ret, struct mg_pg_fai
     while (pg->op_head < pg->op_tail) {
         if (!wait_result(pg, deadline) || !take_result(pg, ret, f, &empty)) {
             if (f->committed)
-                mg_pg_drop(pg); /* the answer that counts is here */
+                mg_pg_close(pg); /* the answer that counts is here */
             else
                 lost_connection(pg, ret, f);
             return;

@@ -5,11 +5,6 @@ static const struct mg_stmt sql_begin = {"begin", "BEGIN ISOLATION LEVEL READ CO
 static const struct mg_stmt sql_commit = {"commit", "COMMIT"};
 static const struct mg_stmt sql_rollback = {"rollback", "ROLLBACK"};
 
-static int wait_ms(const struct mg_pg *pg)
-{
-    return pg->timeout_ms + MG_PG_WAIT_MARGIN_MS;
-}
-
 static mg_rc begin(struct mg_txn *t, struct mg_err *err)
 {
     if (t->done || t->failed)
@@ -41,7 +36,7 @@ static void roll_back(struct mg_txn *t)
         mg_pipe_run(pg, MG_PG_ROLLBACK_MS, NULL, &f);
     }
     if (pg->conn && PQtransactionStatus(pg->conn) != PQTRANS_IDLE)
-        mg_pg_drop(pg);
+        mg_pg_close(pg);
     pg->in_txn = false;
     t->done = true;
 }
@@ -72,7 +67,7 @@ mg_rc mg_txn_query(struct mg_txn *t, const struct mg_stmt *st, const struct mg_s
     PGresult *r = NULL;
     struct mg_pg_fail f;
     t->queued = 0;
-    mg_pipe_run(t->pg, wait_ms(t->pg), &r, &f);
+    mg_pipe_run(t->pg, mg_pg_wait_ms(t->pg), &r, &f);
     if (f.rc < 0)
         return failed(t, mg_pg_fail_err(err, &f));
     if (ret)
@@ -123,7 +118,7 @@ mg_rc mg_txn_commit(struct mg_txn *t, struct mg_err *err)
         return failed(t, rc);
 
     struct mg_pg_fail f;
-    mg_pipe_run(t->pg, wait_ms(t->pg), NULL, &f);
+    mg_pipe_run(t->pg, mg_pg_wait_ms(t->pg), NULL, &f);
     if (f.committed) {
         t->done = true;
         t->pg->in_txn = false;
