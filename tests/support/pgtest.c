@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "store/migrate.h"
 #include "store/pg.h"
 
 enum {
@@ -66,6 +67,17 @@ static void pg_cleanup(struct mg_pg **pg)
     mg_pg_free(*pg);
 }
 
+/* By the server's own code, so that a mangod on a copy finds its migrations applied. */
+static void migrate(const char *database, const char *dir)
+{
+    mg_autofree char *conninfo = conninfo_for(database);
+    __attribute__((cleanup(pg_cleanup))) struct mg_pg *pg = mg_pg_new(conninfo);
+    struct mg_migrate_report report;
+    struct mg_err err = {0};
+    if (mg_migrate(pg, dir, &report, &err) < 0)
+        fail("migrating the template", &err);
+}
+
 static void script_on(const char *database, const char *sql)
 {
     mg_autofree char *conninfo = conninfo_for(database);
@@ -110,9 +122,8 @@ static int is_sql(const struct dirent *e)
 }
 
 /* Texts of the migrations in order. */
-static int read_migrations(struct mg_arena *a, struct mg_sv *out, int max)
+static int read_migrations(struct mg_arena *a, const char *dir, struct mg_sv *out, int max)
 {
-    const char *dir = migrations_dir(a);
     struct dirent **names = NULL;
     int n = scandir(dir, &names, is_sql, alphasort);
     if (n <= 0 || n > max) {
@@ -139,7 +150,8 @@ static void make_template(struct mg_pg *pg, char ret_name[NAME_MAX_LEN + 1])
 {
     struct mg_arena *a = mg_arena_new();
     struct mg_sv texts[256];
-    int n = read_migrations(a, texts, 256);
+    const char *dir = migrations_dir(a);
+    int n = read_migrations(a, dir, texts, 256);
     uint64_t h = 0xcbf29ce484222325u;
     for (int i = 0; i < n; i++)
         h = fnv1a(h, texts[i]);
@@ -150,8 +162,7 @@ static void make_template(struct mg_pg *pg, char ret_name[NAME_MAX_LEN + 1])
         const char *part = mg_arena_printf(a, "%s_part", ret_name).ptr;
         script(pg, mg_arena_printf(a, "DROP DATABASE IF EXISTS %s", part).ptr);
         script(pg, mg_arena_printf(a, "CREATE DATABASE %s TEMPLATE template0", part).ptr);
-        for (int i = 0; i < n; i++)
-            script_on(part, texts[i].ptr);
+        migrate(part, dir);
         script(pg, mg_arena_printf(a, "ALTER DATABASE %s RENAME TO %s", part, ret_name).ptr);
     }
     script(pg, mg_arena_printf(a, "SELECT pg_advisory_unlock(%d)", TEMPLATE_LOCK).ptr);
