@@ -39,7 +39,7 @@ __attribute__((format(printf, 2, 0))) static void format(char out[MG_ERR_TEXT_MA
     if (n < 0)
         out[0] = '\0';
     else if (n >= MG_ERR_TEXT_MAX)
-        out[mg_utf8_floor(mg_sv_n(out, MG_ERR_TEXT_MAX - 1), MG_ERR_TEXT_MAX - 1)] = '\0';
+        out[mg_utf8_whole(mg_sv_n(out, MG_ERR_TEXT_MAX - 1))] = '\0';
 }
 
 static void fill(struct mg_err *err, mg_rc rc, const char *code, const char *text)

@@ -50,7 +50,7 @@ static size_t good_bytes(const unsigned char *p, size_t left, bool *ret_whole)
     if (want == 1)
         return 1;
     if (left < 2 || !second_fits(p[0], p[1]))
-        return 1;
+        return 1; /* a first byte alone */
     for (n = 2; n < want; n++)
         if (n >= left || !is_tail(p[n]))
             return n;
@@ -137,6 +137,20 @@ size_t mg_utf8_ceil(struct mg_sv s, size_t off)
         return s.len;
     (void)char_around(s, off, &end);
     return end;
+}
+
+size_t mg_utf8_whole(struct mg_sv s)
+{
+    for (size_t back = 1; back < UTF8_MAX_BYTES && back <= s.len; back++) {
+        const unsigned char *p = (const unsigned char *)s.ptr + s.len - back;
+        bool whole;
+        if (is_tail(*p))
+            continue;
+        /* Cut off only if all that is there is right so far. */
+        return good_bytes(p, back, &whole) == back && !whole ? s.len - back : s.len;
+    }
+
+    return s.len;
 }
 
 mg_rc mg_utf8_clean(struct mg_buf *out, struct mg_sv s)

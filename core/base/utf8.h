@@ -13,6 +13,8 @@ size_t mg_utf8_char(struct mg_sv s);
 size_t mg_utf8_floor(struct mg_sv s, size_t max);
 /* The offset of the first character that starts at or after off; for keeping a tail. */
 size_t mg_utf8_ceil(struct mg_sv s, size_t off);
+/* The length of s without a character that its end cuts off; for bytes that come in pieces. */
+size_t mg_utf8_whole(struct mg_sv s);
 /* Appends s with every byte that is not part of a valid character replaced by U+FFFD. */
 mg_rc mg_utf8_clean(struct mg_buf *out, struct mg_sv s);
 
