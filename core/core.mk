@@ -60,6 +60,7 @@ libcore_la_SOURCES = \
 	core/domain/thread.h \
 	core/events/hub.c \
 	core/events/hub.h \
+	core/events/notify.c \
 	core/events/notify.h \
 	core/http/http.h \
 	core/http/stream.h \
@@ -105,12 +106,17 @@ libcore_la_SOURCES = \
 	core/plugin/registry.h \
 	core/sandbox/manager.h \
 	core/service/admission.h \
+	core/store/api-key.c \
 	core/store/api-key.h \
+	core/store/deployment.c \
 	core/store/deployment.h \
 	core/store/embedded.h \
 	core/store/event-log.c \
 	core/store/event-log.h \
+	core/store/key-cache.c \
+	core/store/migrate.c \
 	core/store/migrate.h \
+	core/store/node.c \
 	core/store/node.h \
 	core/store/pg-internal.h \
 	core/store/pg.c \
