@@ -125,6 +125,7 @@ CREATE TABLE session_state (
     turn_trigger    bigint NOT NULL DEFAULT 0,       -- inputs with seq <= this are part of the running turn
     turn_round      integer NOT NULL DEFAULT 0,      -- model requests made in this turn
     turn_attempt    integer NOT NULL DEFAULT 0,      -- failed attempts of the present request
+    turn_continues  integer NOT NULL DEFAULT 0,      -- continuations after max_tokens or pause_turn in this turn
     turn_due_at     timestamptz,                     -- backoff: when to go on
     turn_request_id text COLLATE "C"                 -- the span.model_request_start of the present request
 ) WITH (fillfactor = 70);

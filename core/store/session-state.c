@@ -25,7 +25,7 @@ static const struct mg_stmt SQL_LOCK = {
     "session_lock",
     "SELECT s.workspace_id, s.archived_at IS NOT NULL, st.deleting_at IS NOT NULL, s.env_type = 'self_hosted', st.status, st.last_seq,"
     " st.transcript_len, st.queued_inputs, st.open_actions, st.turn_epoch, coalesce(st.turn_node, ''), st.turn_step, st.turn_trigger,"
-    " st.turn_round, st.turn_attempt, coalesce(mg_us(st.turn_due_at) - mg_us(clock_timestamp()), 0), coalesce(st.turn_request_id, '')"
+    " st.turn_round, st.turn_attempt, coalesce(mg_us(st.turn_due_at) - mg_us(clock_timestamp()), 0), coalesce(st.turn_request_id, ''), st.turn_continues"
     " FROM session_state st JOIN sessions s ON s.id = st.session_id"
     " WHERE st.session_id = $1 AND ($2 = '' OR s.workspace_id = $2) FOR UPDATE OF st",
 };
@@ -58,6 +58,7 @@ mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv works
     ret->turn_attempt = mg_res_int(r, 0, 14);
     ret->due_in_us = mg_res_int(r, 0, 15);
     (void)mg_id_from(mg_res_sv(r, 0, 16), &ret->request_id);
+    ret->turn_continues = mg_res_int(r, 0, 17);
     return MG_OK;
 }
 
@@ -68,7 +69,7 @@ static const struct mg_stmt SQL_SAVE = {
     " turn_due_at = CASE WHEN $9 = 'backoff' THEN clock_timestamp() + $13::bigint * interval '1 microsecond' END,"
     " turn_request_id = nullif($14, ''), input_tokens = input_tokens + $15, output_tokens = output_tokens + $16,"
     " cache_read = cache_read + $17, cache_5m = cache_5m + $18, cache_1h = cache_1h + $19, web_searches = web_searches + $20,"
-    " web_fetches = web_fetches + $21, updated_at = now(),"
+    " web_fetches = web_fetches + $21, turn_continues = $22, updated_at = now(),"
     " running_since = CASE WHEN $2 = 'running' THEN coalesce(running_since, now()) END,"
     " active_us = active_us + CASE WHEN $2 <> 'running' AND running_since IS NOT NULL THEN mg_us(now()) - mg_us(running_since) ELSE 0 END,"
     " terminated_at = CASE WHEN $2 = 'terminated' THEN coalesce(terminated_at, now()) END"
@@ -99,8 +100,9 @@ mg_rc mg_session_state_save(struct mg_arena *a, struct mg_txn *t, const struct m
         mg_p_int(a, s->add_cache_1h),
         mg_p_int(a, s->add_web_search),
         mg_p_int(a, s->add_web_fetch),
+        mg_p_int(a, s->turn_continues),
     };
-    return mg_txn_queue(t, &SQL_SAVE, p, 21, -1, err);
+    return mg_txn_queue(t, &SQL_SAVE, p, 22, -1, err);
 }
 
 /* SKIP LOCKED: several nodes scan at once; a row that its own session's admission holds is looked at again soon. */

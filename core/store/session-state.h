@@ -27,7 +27,7 @@ struct mg_session_state {
     struct mg_id turn_node;  /* "" when none */
     enum mg_turn_step turn_step;
     int64_t turn_trigger;    /* seq of the input that this turn answers */
-    int64_t turn_round, turn_attempt;
+    int64_t turn_round, turn_attempt, turn_continues;
     int64_t due_in_us;       /* written: from now, by the database's clock; read: what is left (may be negative) */
     struct mg_id request_id; /* event id of the span.model_request_start */
     /* written: added to the totals */

@@ -25,8 +25,8 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
  * a system.message behind it with no other user.message between. */
 static const struct mg_stmt SQL_INPUT = {
     "turn_input",
-    "WITH st AS (SELECT turn_trigger FROM session_state WHERE session_id = $1 AND turn_epoch = $2::bigint)"
-    " SELECT 0 AS kind, 0::bigint AS ord, s.env_type AS name, s.agent AS body FROM sessions s, st WHERE s.id = $1"
+    "WITH st AS (SELECT turn_trigger, turn_request_id FROM session_state WHERE session_id = $1 AND turn_epoch = $2::bigint AND turn_step = 'model')"
+    " SELECT 0 AS kind, 0::bigint AS ord, st.turn_request_id AS name, s.agent AS body FROM sessions s, st WHERE s.id = $1"
     " UNION ALL SELECT 1, ordinal, role, content FROM transcript, st WHERE session_id = $1"
     " UNION ALL SELECT 2, e.seq, e.type, e.body FROM events e, st WHERE e.session_id = $1 AND e.seq >= st.turn_trigger AND e.processed_at IS NULL"
     " AND (e.seq = st.turn_trigger OR (e.type = 'system.message' AND NOT EXISTS (SELECT 1 FROM events o WHERE o.session_id = $1"
@@ -47,11 +47,12 @@ mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
     *ret = (struct mg_turn_input){.rows = mg_arena_alloc(a, sizeof(*ret->rows) * (size_t)n)};
     ret->triggers = mg_arena_alloc(a, sizeof(struct mg_sv) * (size_t)n);
     ret->trigger_types = mg_arena_alloc(a, sizeof(struct mg_sv) * (size_t)n);
+    ret->trigger_seqs = mg_arena_alloc(a, sizeof(int64_t) * (size_t)n);
     for (int i = 0; i < n; i++) {
         struct mg_sv name = mg_res_sv(r, i, 2), body = mg_res_sv(r, i, 3);
         switch (mg_res_int(r, i, 0)) {
         case 0:
-            ret->env_type = name;
+            ret->request_id = name;
             ret->agent = body;
             break;
         case 1:
@@ -59,6 +60,7 @@ mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
             break;
         default:
             ret->trigger_types[ret->n_triggers] = name;
+            ret->trigger_seqs[ret->n_triggers] = mg_res_int(r, i, 1);
             ret->triggers[ret->n_triggers++] = body;
             break;
         }

@@ -1,0 +1,138 @@
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/engine-internal.h"
+#include "sandbox/manager.h"
+
+/* Concurrency: engine.lock guards the map and each box's refs; box.lock is held through a call, so that a cancelled call ends before the next one
+ * starts. Lock order: engine.lock is never held while box.lock is waited for. */
+
+struct mg_box {
+    struct mg_id session;
+    struct mg_engine *engine;
+    pthread_mutex_t lock;
+    struct mg_sandbox *sandbox;
+    struct mg_tools *tools;
+    unsigned refs;        /* guarded by engine.lock; the map holds one */
+    uint64_t used_ns;     /* guarded by engine.lock */
+};
+
+static void box_free(struct mg_box *b)
+{
+    mg_tools_free(b->tools);
+    mg_sandbox_release(b->sandbox);
+    pthread_mutex_destroy(&b->lock);
+    free(b);
+}
+
+static void box_unref(struct mg_box *b)
+{
+    pthread_mutex_lock(&b->engine->lock);
+    bool last = --b->refs == 0;
+    pthread_mutex_unlock(&b->engine->lock);
+    if (last)
+        box_free(b);
+}
+
+struct mg_box *mg_box_lock(struct mg_engine *e, const struct mg_id *session)
+{
+    pthread_mutex_lock(&e->lock);
+    struct mg_box *b = mg_map_get(e->boxes, mg_id_sv(session));
+    if (b) {
+        b->refs++;
+        b->used_ns = mg_now_ns();
+    }
+    pthread_mutex_unlock(&e->lock);
+    if (b)
+        pthread_mutex_lock(&b->lock);
+    return b;
+}
+
+void mg_box_unlock(struct mg_box *b)
+{
+    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_lock(&b->engine->lock);
+    b->used_ns = mg_now_ns();
+    pthread_mutex_unlock(&b->engine->lock);
+    box_unref(b);
+}
+
+struct mg_tools *mg_box_tools(struct mg_box *b)
+{
+    return b->tools;
+}
+
+bool mg_box_have(struct mg_engine *e, const struct mg_id *session)
+{
+    pthread_mutex_lock(&e->lock);
+    bool have = mg_map_get(e->boxes, mg_id_sv(session)) != NULL;
+    pthread_mutex_unlock(&e->lock);
+    return have;
+}
+
+static const struct mg_stmt SQL_ENV = {"box_env", "SELECT env_config FROM sessions WHERE id = $1"};
+
+mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, struct mg_cancel *cancel, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    if (!e->opts.sandboxes)
+        return mg_err_set(err, MG_EINVAL, "this server runs no sandbox: set MANGO_SANDBOX");
+    mg_rc rc = mg_pg_exec(pg, &SQL_ENV, (const struct mg_sv[]){mg_id_sv(session)}, 1, &r, err);
+    if (rc < 0)
+        return rc;
+    if (mg_res_rows(r) == 0)
+        return mg_err_set(err, MG_ENOTFOUND, "the session is gone");
+    struct mg_box *b = mg_xcalloc(1, sizeof(*b));
+    *b = (struct mg_box){.session = *session, .engine = e, .refs = 1, .used_ns = mg_now_ns()};
+    pthread_mutex_init(&b->lock, NULL);
+    rc = mg_sandbox_acquire(e->opts.sandboxes, pg, mg_id_sv(session), mg_res_sv(r, 0, 0), cancel, &b->sandbox, err);
+    if (rc < 0) {
+        box_free(b);
+        return rc;
+    }
+    b->tools = mg_tools_new(mg_sandbox_ops(b->sandbox), b->sandbox);
+    pthread_mutex_lock(&e->lock);
+    struct mg_box *old = mg_map_put(e->boxes, mg_id_sv(session), b);
+    pthread_mutex_unlock(&e->lock);
+    if (old)
+        box_unref(old);
+    return MG_OK;
+}
+
+void mg_box_drop(struct mg_engine *e, const struct mg_id *session)
+{
+    pthread_mutex_lock(&e->lock);
+    struct mg_box *b = mg_map_del(e->boxes, mg_id_sv(session));
+    pthread_mutex_unlock(&e->lock);
+    if (b)
+        box_unref(b);
+}
+
+struct idle_scan {
+    uint64_t before_ns;
+    struct mg_id found[64];
+    int n;
+};
+
+static void idle_look(void *ctx, struct mg_sv key, void *value)
+{
+    struct idle_scan *s = ctx;
+    const struct mg_box *b = value;
+    (void)key;
+    if (b->refs == 1 && b->used_ns <= s->before_ns && s->n < 64)
+        s->found[s->n++] = b->session;
+}
+
+void mg_box_drop_idle(struct mg_engine *e, uint64_t idle_ns)
+{
+    uint64_t now = mg_now_ns();
+    struct idle_scan s = {.before_ns = now > idle_ns ? now - idle_ns : 0};
+    do {
+        s.n = 0;
+        pthread_mutex_lock(&e->lock);
+        mg_map_each(e->boxes, idle_look, &s);
+        pthread_mutex_unlock(&e->lock);
+        for (int i = 0; i < s.n; i++)
+            mg_box_drop(e, &s.found[i]);
+    } while (s.n == 64);
+}

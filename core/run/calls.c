@@ -1,0 +1,254 @@
+#include "base/log.h"
+#include "run/engine-internal.h"
+#include "run/turn.h"
+
+/* The server's own tool calls, one after another: prepared -> started (committed before the effect begins) -> completed. The result of one call and
+ * the start of the next share a commit. */
+
+static struct mg_tool_call *next_prepared(struct mg_tool_call *calls, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (calls[i].state == MG_CALL_PREPARED && calls[i].waits == MG_WAIT_NONE)
+            return &calls[i];
+    return NULL;
+}
+
+static void call_forget(struct mg_run *r)
+{
+    r->call_event = (struct mg_id){0};
+    free(r->call_name);
+    free(r->call_input);
+    r->call_name = r->call_input = NULL;
+    mg_buf_reset(&r->call_result.content);
+    r->call_result.is_error = false;
+}
+
+static mg_rc call_start(struct mg_run *r, struct mg_step *s, struct mg_tool_call *c, struct mg_err *err)
+{
+    call_forget(r);
+    r->call_event = c->event_id;
+    r->call_name = mg_xstrndup(c->name.ptr, c->name.len);
+    r->call_input = mg_xstrndup(c->input.ptr, c->input.len);
+    c->state = MG_CALL_STARTED;
+    return mg_call_save(s->arena, s->t, &s->st.session, s->st.turn_epoch, c, err);
+}
+
+/* ---- the effect, on a tool thread ---- */
+
+static void run_call_done(struct mg_run *r, struct mg_pg *pg);
+
+static void call_work(void *arg, void *thread)
+{
+    struct mg_run *r = arg;
+    (void)thread;
+    struct mg_box *box = mg_box_lock(r->engine, &r->session);
+    if (box) {
+        r->call_rc = mg_tool_run(mg_box_tools(box), mg_sv_of(r->call_name), mg_sv_of(r->call_input), r->cancel, &r->call_result, &r->call_err);
+        mg_box_unlock(box);
+    } else {
+        r->call_rc = mg_err_set(&r->call_err, MG_EGONE, "the session's sandbox is not attached to this node any more");
+    }
+    if (mg_cancel_fired(r->cancel))
+        mg_run_drop(r); /* whoever cancelled has answered the call */
+    else
+        mg_run_later(r, run_call_done);
+    mg_run_unref(r);
+}
+
+static void call_submit(struct mg_run *r)
+{
+    atomic_fetch_add(&r->engine->n_tool_calls, 1);
+    if (mg_pool_submit(r->engine->tools, call_work, mg_run_ref(r)) == MG_OK)
+        return;
+    mg_run_unref(r);
+    r->call_rc = mg_err_set(&r->call_err, MG_EUNAVAIL, "all tool threads of this node are busy (MANGO_TOOL_THREADS); the call was not run");
+    mg_run_later(r, run_call_done);
+}
+
+/* ---- results ---- */
+
+/* The workspace is lost: every call of the wave is answered, the turn ends with an error, the session stays and says so again at the next try. */
+static mg_rc wave_lost(struct mg_step *s, struct mg_tool_call *calls, int n, const char *why, struct mg_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        if (calls[i].state == MG_CALL_COMPLETED || calls[i].state == MG_CALL_AMBIGUOUS)
+            continue;
+        mg_rc rc = mg_turn_answer_call(s, &calls[i], MG_ANSWER_SERVER, mg_text_content(s->arena, why), true, err);
+        if (rc < 0)
+            return rc;
+    }
+    mg_step_event(s, MG_EV_SESSION_ERROR, mg_members_error(s->arena, "unknown_error", why, "exhausted"), true);
+    mg_rc rc = mg_turn_after_calls(s, calls, n, err); /* the results go into the transcript */
+    if (rc < 0)
+        return rc;
+    if (s->st.turn_step == MG_TURN_MODEL) {
+        mg_turn_request_end(s, true, NULL);
+        mg_turn_idle(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""));
+    }
+    return MG_OK;
+}
+
+static mg_rc answer_started(struct mg_run *r, struct mg_step *s, struct mg_tool_call *c, struct mg_err *err)
+{
+    struct mg_sv content = mg_buf_view(&r->call_result.content);
+    bool is_error = r->call_result.is_error;
+    if (r->call_rc < 0 || content.len == 0) {
+        content = mg_text_content(s->arena, r->call_rc < 0 ? r->call_err.text : "(no output)");
+        is_error = r->call_rc < 0;
+    }
+    return mg_turn_answer_call(s, c, MG_ANSWER_SERVER, content, is_error, err);
+}
+
+static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, bool *ret_next, struct mg_err *err)
+{
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    mg_auto(step) struct mg_step s;
+    mg_auto(res) struct mg_res *res = NULL;
+    struct mg_tool_call *calls, *next = NULL;
+    int n;
+    mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    if (rc == MG_OK)
+        rc = mg_calls_of_round(a, s.t, &r->session, s.st.transcript_len, &res, &calls, &n, err);
+    if (rc < 0)
+        return rc;
+    struct mg_tool_call *c = NULL;
+    for (int i = 0; i < n; i++)
+        if (strcmp(calls[i].event_id.s, r->call_event.s) == 0)
+            c = &calls[i];
+    *ret_next = false;
+    *ret_st = s.st;
+    if (!c || c->state != MG_CALL_STARTED)
+        return MG_OK; /* an earlier try was committed after all */
+    if (r->call_rc == MG_EGONE) {
+        rc = wave_lost(&s, calls, n, r->call_err.text, err);
+    } else {
+        rc = answer_started(r, &s, c, err);
+        next = rc == MG_OK && !atomic_load(&r->engine->draining) ? next_prepared(calls, n) : NULL;
+        if (next)
+            rc = call_start(r, &s, next, err);
+        else if (rc == MG_OK)
+            rc = mg_turn_after_calls(&s, calls, n, err);
+    }
+    if (rc == MG_OK)
+        rc = mg_step_commit(&s, "turn.call_completed", err);
+    *ret_next = next != NULL;
+    *ret_st = s.st;
+    return rc;
+}
+
+static void run_call_done(struct mg_run *r, struct mg_pg *pg)
+{
+    struct mg_err err = {0};
+    struct mg_session_state st;
+    bool next;
+    struct mg_id done = r->call_event;
+    mg_rc rc = commit_result(r, pg, &st, &next, &err);
+    if (rc < 0) {
+        r->call_event = done; /* a failed commit may have looked ahead */
+        mg_run_failed(r, rc, &err, run_call_done);
+        return;
+    }
+    if (r->call_rc == MG_EGONE)
+        mg_box_drop(r->engine, &r->session);
+    if (next)
+        call_submit(r);
+    else
+        mg_run_continue(r, pg, &st);
+}
+
+/* ---- the beginning of a wave ---- */
+
+static void acquire_failed(struct mg_run *r, struct mg_pg *pg);
+
+static void acquire_work(void *arg, void *thread)
+{
+    struct mg_run *r = arg;
+    r->call_rc = mg_box_acquire(r->engine, thread, &r->session, r->cancel, &r->call_err);
+    if (mg_cancel_fired(r->cancel))
+        mg_run_drop(r);
+    else
+        mg_run_later(r, r->call_rc < 0 ? acquire_failed : mg_run_calls);
+    mg_run_unref(r);
+}
+
+static mg_rc commit_no_sandbox(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, struct mg_err *err)
+{
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    mg_auto(step) struct mg_step s;
+    mg_auto(res) struct mg_res *res = NULL;
+    struct mg_tool_call *calls;
+    int n;
+    mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    if (rc == MG_OK)
+        rc = mg_calls_of_round(a, s.t, &r->session, s.st.transcript_len, &res, &calls, &n, err);
+    if (rc == MG_OK)
+        rc = wave_lost(&s, calls, n, r->call_err.text, err);
+    if (rc == MG_OK)
+        rc = mg_step_commit(&s, "turn.no_sandbox", err);
+    *ret_st = s.st;
+    return rc;
+}
+
+static void acquire_failed(struct mg_run *r, struct mg_pg *pg)
+{
+    struct mg_err err = {0};
+    struct mg_session_state st;
+    mg_log(MG_WARN, "no sandbox", MG_F_STR("session", r->session.s), MG_F_STR("error", r->call_err.text));
+    mg_rc rc = commit_no_sandbox(r, pg, &st, &err);
+    if (rc < 0)
+        mg_run_failed(r, rc, &err, acquire_failed);
+    else
+        mg_run_continue(r, pg, &st);
+}
+
+static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, bool *ret_started, struct mg_err *err)
+{
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    mg_auto(step) struct mg_step s;
+    mg_auto(res) struct mg_res *res = NULL;
+    struct mg_tool_call *calls;
+    int n;
+    *ret_started = false;
+    mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    if (rc < 0)
+        return rc;
+    *ret_st = s.st;
+    if (s.st.turn_step != MG_TURN_TOOLS)
+        return MG_OK;
+    rc = mg_calls_of_round(a, s.t, &r->session, s.st.transcript_len, &res, &calls, &n, err);
+    if (rc < 0)
+        return rc;
+    struct mg_tool_call *c = next_prepared(calls, n);
+    rc = c ? call_start(r, &s, c, err) : mg_turn_after_calls(&s, calls, n, err);
+    if (rc == MG_OK)
+        rc = mg_step_commit(&s, c ? "turn.call_started" : "turn.calls_done", err);
+    *ret_started = c != NULL;
+    *ret_st = s.st;
+    return rc;
+}
+
+void mg_run_calls(struct mg_run *r, struct mg_pg *pg)
+{
+    struct mg_err err = {0};
+    struct mg_session_state st;
+    bool started;
+    if (atomic_load(&r->engine->draining)) {
+        mg_run_drop(r); /* the row says where to go on; the next owner does */
+        return;
+    }
+    /* The sandbox comes first: a call is not `started` while its sandbox may still fail. */
+    if (!mg_box_have(r->engine, &r->session)) {
+        if (mg_pool_submit(r->engine->sandbox, acquire_work, mg_run_ref(r)) < 0) {
+            mg_run_unref(r);
+            mg_run_after(r, 1000, mg_run_calls);
+        }
+        return;
+    }
+    mg_rc rc = commit_start(r, pg, &st, &started, &err);
+    if (rc < 0)
+        mg_run_failed(r, rc, &err, mg_run_resume); /* a start whose commit is unknown is looked at, not repeated */
+    else if (started)
+        call_submit(r);
+    else
+        mg_run_continue(r, pg, &st);
+}

@@ -1,0 +1,242 @@
+#include "base/clock.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/engine-internal.h"
+#include "sandbox/manager.h"
+#include "store/node.h"
+
+enum {
+    MG_STEP_QUEUE_MAX = 200000,  /* waiting steps: a session has one at most */
+    MG_SANDBOX_THREADS = 4,      /* creates and attaches at once; each holds a connection */
+    MG_STOP_GRACE_MS = 10000,    /* a stop waits this long for running tool calls before they are cancelled */
+};
+
+static void *pg_start(void *ctx)
+{
+    const struct mg_engine *e = ctx;
+    return mg_pg_new(e->opts.conninfo);
+}
+
+static void pg_stop(void *ctx, void *thread)
+{
+    (void)ctx;
+    mg_pg_free(thread);
+}
+
+mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, struct mg_err *err)
+{
+    struct mg_engine *e = mg_xcalloc(1, sizeof(*e));
+    e->opts = *o;
+    e->opts.conninfo = mg_xstrdup(o->conninfo);
+    e->opts.model_id = o->model_id && o->model_id[0] ? mg_xstrdup(o->model_id) : NULL;
+    e->hub = o->hub;
+    e->notify = o->notify;
+    e->node = o->node;
+    pthread_mutex_init(&e->lock, NULL);
+    e->runs = mg_map_new();
+    e->boxes = mg_map_new();
+    e->steps = mg_pool_new(&(struct mg_pool_opts){.name = "step",
+                                                  .min = o->threads,
+                                                  .max = o->threads,
+                                                  .queue_max = MG_STEP_QUEUE_MAX,
+                                                  .thread_start = pg_start,
+                                                  .thread_stop = pg_stop,
+                                                  .ctx = e});
+    e->tools = mg_pool_new(&(struct mg_pool_opts){.name = "tool", .min = 0, .max = o->tool_threads, .queue_max = MG_STEP_QUEUE_MAX});
+    e->sandbox = mg_pool_new(&(struct mg_pool_opts){.name = "sandbox",
+                                                    .min = 0,
+                                                    .max = MG_SANDBOX_THREADS,
+                                                    .queue_max = MG_STEP_QUEUE_MAX,
+                                                    .thread_start = pg_start,
+                                                    .thread_stop = pg_stop,
+                                                    .ctx = e});
+    mg_rc rc = mg_clock_start(e, err);
+    if (rc < 0)
+        return rc; /* startup fails as a whole */
+    *ret = e;
+    return MG_OK;
+}
+
+static void cancel_model(void *ctx, struct mg_sv key, void *value)
+{
+    struct mg_engine *e = ctx;
+    struct mg_run *r = value;
+    (void)key;
+    uint64_t call = atomic_load(&r->model_call);
+    if (call)
+        mg_model_cancel(e->opts.model, call);
+}
+
+static void wait_for_tools(struct mg_engine *e)
+{
+    uint64_t end = mg_now_ns() + (uint64_t)MG_STOP_GRACE_MS * 1000000;
+    while (mg_pool_busy(e->tools) && mg_now_ns() < end)
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+}
+
+static void hand_on(struct mg_engine *e)
+{
+    struct mg_err err = {0};
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    struct mg_pg *pg = mg_pg_new(e->opts.conninfo);
+    mg_rc rc = mg_turn_release(a, pg, &e->node, &err);
+    if (rc == MG_OK)
+        rc = mg_node_delete(pg, &e->node, &err);
+    if (rc < 0)
+        mg_log(MG_WARN, "turns were not handed on; other nodes take them when the lease ends", MG_F_STR("error", err.text));
+    mg_pg_free(pg);
+}
+
+static void run_release(void *ctx, struct mg_sv key, void *value)
+{
+    (void)ctx;
+    (void)key;
+    mg_run_unref(value);
+}
+
+void mg_engine_stop(struct mg_engine *e)
+{
+    if (!e)
+        return;
+    atomic_store(&e->draining, true);
+    pthread_mutex_lock(&e->lock);
+    mg_map_each(e->runs, cancel_model, e);
+    pthread_mutex_unlock(&e->lock);
+    wait_for_tools(e);
+    mg_run_cancel_all(e);
+    mg_pool_free(e->tools);
+    mg_pool_free(e->sandbox);
+    mg_pool_free(e->steps);
+    mg_clock_stop(e);
+    hand_on(e);
+    mg_box_drop_idle(e, 0);
+    mg_map_each(e->runs, run_release, NULL);
+    mg_map_free(e->runs);
+    mg_map_free(e->boxes);
+    pthread_mutex_destroy(&e->lock);
+    free((char *)e->opts.conninfo);
+    free((char *)e->opts.model_id);
+    free(e);
+}
+
+void mg_engine_go(struct mg_engine *e, const struct mg_session_state *st)
+{
+    struct mg_run *r = mg_run_new(e, &st->session, st->turn_epoch);
+    mg_run_later(r, st->turn_step == MG_TURN_MODEL ? mg_run_request : st->turn_step == MG_TURN_TOOLS ? mg_run_calls : mg_run_resume);
+    mg_run_unref(r);
+}
+
+static struct mg_run *run_find(struct mg_engine *e, struct mg_sv session)
+{
+    pthread_mutex_lock(&e->lock);
+    struct mg_run *r = mg_map_get(e->runs, session);
+    if (r)
+        mg_run_ref(r);
+    pthread_mutex_unlock(&e->lock);
+    return r;
+}
+
+void mg_engine_cancel(struct mg_engine *e, const struct mg_id *session, int64_t below_epoch)
+{
+    struct mg_run *r = run_find(e, mg_id_sv(session));
+    if (!r)
+        return;
+    if (r->epoch < below_epoch) {
+        mg_run_cancel(r);
+        mg_run_drop(r);
+    }
+    mg_run_unref(r);
+}
+
+static const struct mg_stmt SQL_EPOCH = {"turn_epoch", "SELECT turn_epoch FROM session_state WHERE session_id = $1"};
+
+static void run_verify(struct mg_run *r, struct mg_pg *pg)
+{
+    struct mg_err err = {0};
+    mg_auto(res) struct mg_res *res = NULL;
+    if (mg_pg_exec(pg, &SQL_EPOCH, (const struct mg_sv[]){mg_id_sv(&r->session)}, 1, &res, &err) < 0)
+        return; /* its own next write finds out */
+    if (mg_res_rows(res) == 0 || mg_res_int(res, 0, 0) > r->epoch) {
+        mg_run_cancel(r);
+        mg_run_drop(r);
+    }
+}
+
+void mg_engine_check(struct mg_engine *e, struct mg_sv session)
+{
+    struct mg_run *r = run_find(e, session);
+    if (!r)
+        return;
+    mg_run_later(r, run_verify);
+    mg_run_unref(r);
+}
+
+struct destroy_job {
+    struct mg_engine *engine;
+    struct mg_id session;
+};
+
+static void destroy_work(void *arg, void *thread)
+{
+    mg_autofree struct destroy_job *j = arg;
+    struct mg_err err = {0};
+    if (mg_sandbox_destroy(j->engine->opts.sandboxes, thread, mg_id_sv(&j->session), &err) < 0)
+        mg_log(MG_WARN, "a sandbox is not destroyed yet; it is tried again", MG_F_STR("session", j->session.s), MG_F_STR("error", err.text));
+}
+
+static void destroy_later(struct mg_engine *e, const struct mg_id *session)
+{
+    if (!e->opts.sandboxes)
+        return;
+    struct destroy_job *j = mg_xmalloc(sizeof(*j));
+    *j = (struct destroy_job){.engine = e, .session = *session};
+    if (mg_pool_submit(e->sandbox, destroy_work, j) < 0)
+        free(j); /* the reconciler does it */
+}
+
+void mg_engine_deleted(struct mg_engine *e, const struct mg_id *session, int64_t last_seq)
+{
+    mg_engine_cancel(e, session, INT64_MAX);
+    mg_box_drop(e, session);
+    struct mg_id id = mg_id_new("sevt");
+    char now[MG_TIME_LEN];
+    mg_time_format(mg_wall_us(), now);
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(1024);
+    (void)mg_buf_printf(&b, "{\"id\":\"%s\",\"type\":\"session.deleted\",\"processed_at\":\"%s\"}", id.s, now);
+    struct mg_event *ev = mg_event_new(last_seq + 1, mg_id_sv(&id), MG_SV("session.deleted"), MG_SV(""), mg_buf_view(&b));
+    mg_hub_publish(e->hub, session, &ev, 1);
+    if (e->notify)
+        mg_notify_send(e->notify, mg_id_sv(session), last_seq + 1);
+    destroy_later(e, session);
+}
+
+const struct mg_id *mg_engine_node(const struct mg_engine *e)
+{
+    return &e->node;
+}
+
+void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out)
+{
+    const struct {
+        const char *name, *help;
+        long long value;
+    } counters[] = {
+        {"mango_turns_total", "Turns that ended on this node", atomic_load(&e->n_turns)},
+        {"mango_model_requests_total", "Model requests sent", atomic_load(&e->n_requests)},
+        {"mango_model_retries_total", "Model requests that failed and are tried again", atomic_load(&e->n_retries)},
+        {"mango_tool_calls_total", "Tool calls started in sandboxes", atomic_load(&e->n_tool_calls)},
+        {"mango_tool_calls_ambiguous_total", "Tool calls whose result a crash lost", atomic_load(&e->n_ambiguous)},
+        {"mango_turn_takeovers_total", "Turns taken over from dead nodes", atomic_load(&e->n_takeovers)},
+        {"mango_turn_fenced_total", "Writes refused because another node owns the turn", atomic_load(&e->n_fenced)},
+    };
+    for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
+        (void)mg_buf_printf(out, "# HELP %s %s\n# TYPE %s counter\n%s %lld\n", counters[i].name, counters[i].help, counters[i].name, counters[i].name,
+                            counters[i].value);
+    pthread_mutex_lock(&e->lock);
+    size_t runs = mg_map_len(e->runs), boxes = mg_map_len(e->boxes);
+    pthread_mutex_unlock(&e->lock);
+    (void)mg_buf_printf(out, "# HELP mango_turns_running Turns that this node owns\n# TYPE mango_turns_running gauge\nmango_turns_running %zu\n", runs);
+    (void)mg_buf_printf(out, "# HELP mango_sandboxes_attached Sandboxes with a live handle here\n# TYPE mango_sandboxes_attached gauge\nmango_sandboxes_attached %zu\n",
+                        boxes);
+}

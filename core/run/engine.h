@@ -1,0 +1,59 @@
+/* The turn engine: a state machine of durable steps over sessions. A turn that waits for a model costs no thread; one that runs a tool occupies one
+ * thread of an elastic pool for as long as the tool runs.
+ *
+ * Threads: engine threads (each with a PostgreSQL connection) run the steps; tool threads run adapter calls and touch no database; sandbox threads
+ * (few, with a connection) create and attach sandboxes; the lease thread renews the node's lease and looks for turns of dead nodes. */
+#ifndef MG_RUN_ENGINE_H
+#define MG_RUN_ENGINE_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "domain/id.h"
+#include "store/pg.h"
+
+struct mg_engine;
+struct mg_hub;
+struct mg_model;
+struct mg_notify;
+struct mg_sandboxes;
+struct mg_session_state;
+
+enum {
+    MG_TURN_ROUNDS_MAX = 200,     /* model requests of one turn: an endless tool loop ends with an explicit error */
+    MG_TURN_ATTEMPTS_MAX = 3,     /* of one request: semantics RT2 */
+    MG_TURN_BACKOFF_MS = 1000,    /* doubled with each attempt, plus up to a quarter of jitter */
+    MG_TURN_CONTINUE_MAX = 3,     /* continuations after max_tokens */
+    MG_TURN_PAUSE_MAX = 5,        /* continuations after pause_turn */
+    MG_SHELL_IDLE_S = 1800,       /* a session's tools (its persistent shell) are kept this long without a call */
+};
+
+struct mg_engine_opts {
+    const char *conninfo;
+    struct mg_hub *hub;
+    struct mg_model *model;
+    struct mg_sandboxes *sandboxes; /* NULL: cloud environments cannot run tools */
+    struct mg_notify *notify;       /* NULL: one node */
+    struct mg_id node;
+    unsigned threads, tool_threads;
+    unsigned node_ttl_ms;
+    const char *model_id;           /* replaces the agent's model when set (MANGO_MODEL_ID) */
+    unsigned max_tokens;
+};
+
+/* The node's row must be registered before. */
+mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, struct mg_err *err) MG_MUSTCHECK;
+/* Runs no new step, lets running commits end, hands the turns on. */
+void mg_engine_stop(struct mg_engine *e);
+
+/* After a commit that claimed the session's turn for this node: st is the state as committed. Any thread. */
+void mg_engine_go(struct mg_engine *e, const struct mg_session_state *st);
+/* A wake-up from another node: if we run a turn of this session, make sure that it is still ours. Any thread. */
+void mg_engine_check(struct mg_engine *e, struct mg_sv session);
+/* The turn is no longer ours (interrupt, delete): cancels what runs of epochs below. Any thread. */
+void mg_engine_cancel(struct mg_engine *e, const struct mg_id *session, int64_t below_epoch);
+/* The session is being deleted: cancels, closes its tools, tells its streams. last_seq as in its row. */
+void mg_engine_deleted(struct mg_engine *e, const struct mg_id *session, int64_t last_seq);
+void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out); /* Prometheus text */
+const struct mg_id *mg_engine_node(const struct mg_engine *e);
+
+#endif

@@ -1,0 +1,137 @@
+#include "base/log.h"
+#include "base/mem.h"
+#include "run/engine-internal.h"
+
+/* Concurrency: engine.runs under engine.lock; a run's request and call fields belong to the one job that is in flight for it. */
+
+enum { MG_RUN_PAUSE_MS = 500 /* before a step is tried again whose database was away */ };
+
+struct mg_run *mg_run_ref(struct mg_run *r)
+{
+    atomic_fetch_add(&r->refs, 1);
+    return r;
+}
+
+void mg_run_unref(struct mg_run *r)
+{
+    if (!r || atomic_fetch_sub(&r->refs, 1) != 1)
+        return;
+    mg_cancel_unref(r->cancel);
+    mg_model_result_free(r->result);
+    mg_buf_done(&r->call_result.content);
+    free(r->agent);
+    free(r->user_content);
+    free(r->call_name);
+    free(r->call_input);
+    free(r);
+}
+
+void mg_run_cancel(struct mg_run *r)
+{
+    mg_cancel_fire(r->cancel);
+    uint64_t call = atomic_load(&r->model_call);
+    if (call)
+        mg_model_cancel(r->engine->opts.model, call);
+}
+
+struct mg_run *mg_run_new(struct mg_engine *e, const struct mg_id *session, int64_t epoch)
+{
+    struct mg_run *r = mg_xcalloc(1, sizeof(*r));
+    r->engine = e;
+    r->session = *session;
+    r->epoch = epoch;
+    r->cancel = mg_cancel_new();
+    r->call_result.content = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
+    atomic_store(&r->refs, 2); /* registry and caller */
+    pthread_mutex_lock(&e->lock);
+    struct mg_run *old = mg_map_put(e->runs, mg_id_sv(session), r);
+    pthread_mutex_unlock(&e->lock);
+    if (old) {
+        mg_run_cancel(old);
+        mg_run_unref(old);
+    }
+    return r;
+}
+
+void mg_run_drop(struct mg_run *r)
+{
+    struct mg_engine *e = r->engine;
+    pthread_mutex_lock(&e->lock);
+    bool ours = mg_map_get(e->runs, mg_id_sv(&r->session)) == r;
+    if (ours)
+        mg_map_del(e->runs, mg_id_sv(&r->session));
+    pthread_mutex_unlock(&e->lock);
+    if (ours)
+        mg_run_unref(r);
+}
+
+static void cancel_one(void *ctx, struct mg_sv key, void *value)
+{
+    (void)ctx;
+    (void)key;
+    mg_run_cancel(value);
+}
+
+void mg_run_cancel_all(struct mg_engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    mg_map_each(e->runs, cancel_one, NULL);
+    pthread_mutex_unlock(&e->lock);
+}
+
+struct step_job {
+    struct mg_run *run;
+    mg_run_fn *fn;
+};
+
+static void step_run(void *arg, void *thread)
+{
+    struct step_job *j = arg;
+    j->fn(j->run, thread);
+    mg_run_unref(j->run);
+    free(j);
+}
+
+void mg_run_later(struct mg_run *r, mg_run_fn *fn)
+{
+    struct step_job *j = mg_xmalloc(sizeof(*j));
+    *j = (struct step_job){.run = mg_run_ref(r), .fn = fn};
+    if (mg_pool_submit(r->engine->steps, step_run, j) == MG_OK)
+        return;
+    free(j);
+    mg_run_after(r, MG_RUN_PAUSE_MS, fn);
+    mg_run_unref(r);
+}
+
+void mg_run_failed(struct mg_run *r, mg_rc rc, const struct mg_err *err, mg_run_fn *again)
+{
+    if (rc == MG_EFENCED || rc == MG_ECANCELED || rc == MG_ENOTFOUND || mg_cancel_fired(r->cancel)) {
+        if (rc == MG_EFENCED)
+            atomic_fetch_add(&r->engine->n_fenced, 1);
+        mg_log(MG_INFO, "turn left this node", MG_F_STR("session", r->session.s), MG_F_INT("epoch", r->epoch), MG_F_STR("why", err->text));
+        mg_run_cancel(r);
+        mg_run_drop(r);
+        return;
+    }
+    mg_log(MG_WARN, "turn step failed, will be tried again", MG_F_STR("session", r->session.s), MG_F_STR("error", err->text));
+    mg_run_after(r, MG_RUN_PAUSE_MS, again);
+}
+
+void mg_run_continue(struct mg_run *r, struct mg_pg *pg, const struct mg_session_state *st)
+{
+    switch (st->turn_step) {
+    case MG_TURN_MODEL:
+        mg_run_request(r, pg);
+        break;
+    case MG_TURN_TOOLS:
+        mg_run_calls(r, pg);
+        break;
+    case MG_TURN_BACKOFF:
+        mg_run_after(r, (uint64_t)(st->due_in_us > 0 ? st->due_in_us / 1000 : 0), mg_run_resume);
+        break;
+    case MG_TURN_NONE:
+    case MG_TURN_ACTION:
+        mg_run_drop(r);
+        break;
+    }
+}

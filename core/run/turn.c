@@ -1,0 +1,325 @@
+#include "run/turn.h"
+
+#include "base/clock.h"
+#include "model/model.h"
+#include "run/engine-internal.h"
+
+void mg_turn_claim(struct mg_step *s)
+{
+    s->st.turn_epoch++;
+    pthread_mutex_lock(&s->engine->lock);
+    s->st.turn_node = s->engine->node;
+    pthread_mutex_unlock(&s->engine->lock);
+}
+
+static void run_again(struct mg_step *s)
+{
+    if (s->st.status == MG_ST_RUNNING)
+        return;
+    s->st.status = MG_ST_RUNNING;
+    mg_step_event(s, MG_EV_STATUS_RUNNING, MG_SV(""), true);
+}
+
+void mg_turn_request(struct mg_step *s, bool first)
+{
+    if (first) {
+        s->st.turn_round = 0;
+        s->st.turn_continues = 0;
+    }
+    run_again(s);
+    s->st.turn_round++;
+    s->st.turn_attempt = 0;
+    s->st.turn_step = MG_TURN_MODEL;
+    s->st.request_id = mg_step_event(s, MG_EV_MODEL_REQUEST_START, MG_SV(""), true);
+}
+
+void mg_turn_request_end(struct mg_step *s, bool is_error, const struct mg_model_usage *usage)
+{
+    static const struct mg_model_usage none;
+    const struct mg_model_usage *u = usage ? usage : &none;
+    struct mg_sv members =
+        mg_arena_printf(s->arena,
+                        "\"model_request_start_id\":\"%s\",\"is_error\":%s,\"model_usage\":{\"input_tokens\":%lld,\"output_tokens\":%lld,"
+                        "\"cache_creation_input_tokens\":%lld,\"cache_read_input_tokens\":%lld}",
+                        s->st.request_id.s, is_error ? "true" : "false", (long long)u->input_tokens, (long long)u->output_tokens,
+                        (long long)u->cache_creation_input_tokens, (long long)u->cache_read_input_tokens);
+    mg_step_event(s, MG_EV_MODEL_REQUEST_END, members, true);
+    s->st.add_input += u->input_tokens;
+    s->st.add_output += u->output_tokens;
+    s->st.add_cache_read += u->cache_read_input_tokens;
+    s->st.add_cache_5m += u->cache_5m;
+    s->st.add_cache_1h += u->cache_1h;
+    s->st.add_web_search += u->web_search_requests;
+    s->st.add_web_fetch += u->web_fetch_requests;
+}
+
+/* The oldest waiting message: in the log, else among the events that this step adds. */
+static mg_rc next_trigger(struct mg_step *s, int64_t *ret, struct mg_err *err)
+{
+    *ret = 0;
+    /* A fresh session's messages, and those of an idle one, are all in this step. */
+    bool all_here = true;
+    int here = 0;
+    for (int i = 0; i < s->n_events; i++)
+        here += s->events[i].type == MG_EV_USER_MESSAGE && !s->events[i].processed;
+    all_here = here >= s->st.queued_inputs;
+    if (!all_here) {
+        mg_rc rc = mg_events_next_message(s->arena, s->t, &s->st.session, s->st.turn_trigger, ret, err);
+        if (rc < 0 || *ret)
+            return rc;
+    }
+    for (int i = 0; i < s->n_events && !*ret; i++)
+        if (s->events[i].type == MG_EV_USER_MESSAGE && !s->events[i].processed && s->st.last_seq + i + 1 > s->st.turn_trigger)
+            *ret = s->st.last_seq + i + 1;
+    return MG_OK;
+}
+
+static mg_rc start_queued(struct mg_step *s, struct mg_err *err)
+{
+    int64_t seq = 0;
+    mg_rc rc = next_trigger(s, &seq, err);
+    if (rc < 0)
+        return rc;
+    if (seq == 0)
+        return mg_err_set(err, MG_EINTERNAL, "session '%s' counts queued messages that its log does not hold", s->st.session.s);
+    s->st.queued_inputs--;
+    s->st.turn_trigger = seq;
+    mg_turn_request(s, true);
+    return MG_OK;
+}
+
+mg_rc mg_turn_start(struct mg_step *s, struct mg_err *err)
+{
+    mg_turn_claim(s);
+    return start_queued(s, err);
+}
+
+void mg_turn_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details)
+{
+    struct mg_sv none = MG_SV("null");
+    struct mg_sv d = details.len ? details : none;
+    mg_step_event(s, MG_EV_STATUS_IDLE,
+                  mg_arena_printf(s->arena, "\"stop_reason\":%.*s,\"stop_details\":%.*s", MG_SV_ARG(stop_reason), MG_SV_ARG(d)), true);
+    s->st.status = MG_ST_IDLE;
+    s->st.turn_step = MG_TURN_NONE;
+    s->st.turn_node = (struct mg_id){0};
+    s->st.request_id = (struct mg_id){0};
+}
+
+mg_rc mg_turn_finish(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details, struct mg_err *err)
+{
+    if (s->st.queued_inputs > 0)
+        return start_queued(s, err);
+    mg_turn_idle(s, stop_reason, details);
+    return MG_OK;
+}
+
+struct mg_sv mg_text_content(struct mg_arena *a, const char *text)
+{
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(1024 * 1024);
+    struct mg_jw w = mg_jw_to(&b);
+    mg_jw_arr(&w);
+    mg_jw_obj(&w);
+    mg_jw_kstrz(&w, "type", "text");
+    mg_jw_kstrz(&w, "text", text);
+    mg_jw_obj_end(&w);
+    mg_jw_arr_end(&w);
+    return mg_arena_sv(a, mg_buf_view(&b));
+}
+
+/* ---- inputs ---- */
+
+/* The inside of a raw array: without its brackets and outer white space. */
+static struct mg_sv array_inside(struct mg_sv raw)
+{
+    struct mg_sv s = mg_sv_trim(raw);
+    return s.len < 2 ? MG_SV("") : mg_sv_trim(mg_sv_n(s.ptr + 1, s.len - 2));
+}
+
+struct mg_sv mg_turn_user_content(struct mg_arena *a, const struct mg_sv *types, const struct mg_sv *bodies, int n)
+{
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
+    for (int i = 0; i < n; i++) {
+        struct mg_json *v;
+        if (mg_json_parse(a, bodies[i], &mg_json_raw_limits, &v, NULL) < 0)
+            continue; /* checked when it was accepted */
+        struct mg_sv inside = array_inside(mg_json_get_raw(v, "content"));
+        if (inside.len == 0)
+            continue;
+        bool system = mg_sv_eqz(types[i], "system.message");
+        (void)mg_buf_str(&b, b.len ? "," : "[");
+        if (system)
+            (void)mg_buf_str(&b, "{\"type\":\"text\",\"text\":\"<system-message>\"},");
+        (void)mg_buf_sv(&b, inside);
+        if (system)
+            (void)mg_buf_str(&b, ",{\"type\":\"text\",\"text\":\"</system-message>\"}");
+    }
+    if (b.len == 0)
+        return MG_SV("");
+    (void)mg_buf_char(&b, ']');
+    return mg_arena_sv(a, mg_buf_view(&b));
+}
+
+mg_rc mg_turn_take_inputs(struct mg_step *s, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    struct mg_input_row *rows;
+    int n;
+    mg_rc rc = mg_events_inputs(s->arena, s->t, &s->st.session, s->st.turn_trigger, &r, &rows, &n, err);
+    if (rc < 0 || n == 0)
+        return rc;
+    struct mg_sv *types = mg_arena_alloc(s->arena, sizeof(*types) * 2 * (size_t)n);
+    struct mg_sv *bodies = types + n;
+    int64_t *seqs = mg_arena_alloc(s->arena, sizeof(*seqs) * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        types[i] = rows[i].type;
+        bodies[i] = rows[i].body;
+        seqs[i] = rows[i].seq;
+    }
+    struct mg_sv content = mg_turn_user_content(s->arena, types, bodies, n);
+    if (content.len)
+        mg_step_transcript(s, false, content);
+    return mg_events_mark(s->arena, s->t, &s->st.session, seqs, n, s->now_us, err);
+}
+
+/* ---- tool calls ---- */
+
+static struct mg_sv results_content(struct mg_arena *a, const struct mg_tool_call *calls, int n)
+{
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
+    struct mg_jw w = mg_jw_to(&b);
+    mg_jw_arr(&w);
+    for (int i = 0; i < n; i++) {
+        mg_jw_obj(&w);
+        mg_jw_kstrz(&w, "type", "tool_result");
+        mg_jw_kstr(&w, "tool_use_id", calls[i].model_id);
+        mg_jw_kraw(&w, "content", calls[i].result);
+        if (calls[i].is_error)
+            mg_jw_kbool(&w, "is_error", true);
+        mg_jw_obj_end(&w);
+    }
+    mg_jw_arr_end(&w);
+    return mg_arena_sv(a, mg_buf_view(&b));
+}
+
+static struct mg_sv requires_action(struct mg_arena *a, const struct mg_tool_call *calls, int n)
+{
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(1024 * 1024);
+    struct mg_jw w = mg_jw_to(&b);
+    mg_jw_obj(&w);
+    mg_jw_kstrz(&w, "type", "requires_action");
+    mg_jw_key(&w, "event_ids");
+    mg_jw_arr(&w);
+    for (int i = 0; i < n; i++)
+        if (calls[i].waits != MG_WAIT_NONE)
+            mg_jw_str(&w, mg_id_sv(&calls[i].event_id));
+    mg_jw_arr_end(&w);
+    mg_jw_obj_end(&w);
+    return mg_arena_sv(a, mg_buf_view(&b));
+}
+
+mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, int n, struct mg_err *err)
+{
+    int runnable = 0, waiting = 0;
+    for (int i = 0; i < n; i++) {
+        runnable += calls[i].waits == MG_WAIT_NONE && (calls[i].state == MG_CALL_PREPARED || calls[i].state == MG_CALL_STARTED);
+        waiting += calls[i].waits != MG_WAIT_NONE;
+    }
+    s->st.open_actions = waiting;
+    if (runnable) {
+        run_again(s);
+        s->st.turn_step = MG_TURN_TOOLS;
+        return MG_OK;
+    }
+    if (waiting) {
+        mg_turn_idle(s, requires_action(s->arena, calls, n), MG_SV(""));
+        s->st.turn_step = MG_TURN_ACTION;
+        return MG_OK;
+    }
+    mg_step_transcript(s, false, results_content(s->arena, calls, n));
+    if (s->st.turn_round >= MG_TURN_ROUNDS_MAX) {
+        mg_step_event(s, MG_EV_SESSION_ERROR,
+                      mg_members_error(s->arena, "tool_use_limit_reached_error", "the turn reached its limit of 200 model requests", "exhausted"), true);
+        return mg_turn_finish(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""), err);
+    }
+    mg_turn_request(s, false);
+    return MG_OK;
+}
+
+mg_rc mg_turn_answer_call(struct mg_step *s, struct mg_tool_call *c, enum mg_answer_by by, struct mg_sv content, bool is_error, struct mg_err *err)
+{
+    enum mg_event_type type = MG_EV_AGENT_TOOL_RESULT;
+    const char *ref = "tool_use_id";
+    if (c->kind == MG_CALL_CUSTOM) {
+        type = MG_EV_USER_CUSTOM_TOOL_RESULT;
+        ref = "custom_tool_use_id";
+    } else if (c->kind == MG_CALL_MCP) {
+        type = MG_EV_AGENT_MCP_TOOL_RESULT;
+        ref = "mcp_tool_use_id";
+    } else if (s->st.self_hosted && by == MG_ANSWER_SERVER) {
+        type = MG_EV_USER_TOOL_RESULT;
+    }
+    c->result = content;
+    c->is_error = is_error;
+    c->waits = MG_WAIT_NONE;
+    if (c->state != MG_CALL_AMBIGUOUS)
+        c->state = MG_CALL_COMPLETED;
+    c->result_event = mg_step_event(s, type,
+                                    mg_arena_printf(s->arena, "\"%s\":\"%s\",\"content\":%.*s,\"is_error\":%s", ref, c->event_id.s,
+                                                    MG_SV_ARG(content), is_error ? "true" : "false"),
+                                    true);
+    return mg_call_save(s->arena, s->t, &s->st.session, s->st.turn_epoch, c, err);
+}
+
+/* ---- interrupts ---- */
+
+static mg_rc interrupt_calls(struct mg_step *s, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    struct mg_tool_call *calls;
+    int n;
+    mg_rc rc = mg_calls_of_round(s->arena, s->t, &s->st.session, s->st.transcript_len, &r, &calls, &n, err);
+    for (int i = 0; rc == MG_OK && i < n; i++) {
+        struct mg_tool_call *c = &calls[i];
+        if (c->state == MG_CALL_COMPLETED || c->state == MG_CALL_AMBIGUOUS)
+            continue;
+        bool started = c->state == MG_CALL_STARTED;
+        const char *text = started ? "Interrupted while the call was running, before its result was recorded. What it had done by then is not known, and it "
+                                     "was not run again."
+                                   : "Interrupted before the call was run. It was not run.";
+        if (started)
+            c->state = MG_CALL_AMBIGUOUS;
+        rc = mg_turn_answer_call(s, c, MG_ANSWER_SERVER, mg_text_content(s->arena, text), true, err);
+    }
+    if (rc < 0)
+        return rc;
+    s->st.open_actions = 0;
+    if (n)
+        mg_step_transcript(s, false, results_content(s->arena, calls, n));
+    return MG_OK;
+}
+
+mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err)
+{
+    mg_rc rc = MG_OK;
+    switch (s->st.turn_step) {
+    case MG_TURN_NONE:
+        return MG_OK;
+    case MG_TURN_MODEL:
+        mg_turn_request_end(s, true, NULL);
+        rc = mg_turn_take_inputs(s, err);
+        break;
+    case MG_TURN_BACKOFF:
+        rc = mg_turn_take_inputs(s, err);
+        break;
+    case MG_TURN_TOOLS:
+    case MG_TURN_ACTION:
+        rc = interrupt_calls(s, err);
+        break;
+    }
+    if (rc < 0)
+        return rc;
+    s->st.turn_epoch++;
+    mg_turn_idle(s, MG_SV("{\"type\":\"end_turn\"}"), MG_SV(""));
+    return MG_OK;
+}

@@ -1,0 +1,346 @@
+#include "service/admission.h"
+
+#include "base/log.h"
+#include "run/engine.h"
+#include "run/step.h"
+#include "run/turn.h"
+
+/* What the server keeps of one POST while it holds the session's lock. */
+struct admission {
+    struct mg_step step;
+    struct mg_tool_call *calls; /* of the present assistant message, once loaded */
+    struct mg_res *calls_res;
+    int n_calls;
+    bool calls_loaded, calls_changed;
+    struct mg_sv *answers; /* one rendered event per draft */
+    struct mg_id *ids;
+    bool interrupted, claimed;
+    int64_t epoch_before;
+};
+
+struct mg_admitted {
+    struct admission ad;
+};
+
+static void mg_admission_cleanup(struct admission *ad)
+{
+    mg_res_free(ad->calls_res);
+    mg_step_cleanup(&ad->step);
+}
+
+/* ---- single drafts ---- */
+
+/* The stored event of a draft, which is the newest of the step. */
+static void answer_with_event(struct admission *ad, int i)
+{
+    const struct mg_step *s = &ad->step;
+    const struct mg_event_row *row = &s->events[s->n_events - 1];
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
+    (void)mg_event_render(&b, row->body, row->processed ? s->now_us : INT64_MIN);
+    ad->answers[i] = mg_arena_sv(s->arena, mg_buf_view(&b));
+    ad->ids[i] = row->id;
+}
+
+static void store_draft(struct admission *ad, const struct mg_draft *d, int i, bool processed)
+{
+    mg_step_event(&ad->step, d->type, d->members, processed);
+    answer_with_event(ad, i);
+}
+
+static const char *ref_name(const struct mg_draft *d)
+{
+    return d->type == MG_EV_USER_CUSTOM_TOOL_RESULT ? "custom_tool_use_id" : "tool_use_id";
+}
+
+static mg_rc calls_load(struct admission *ad, struct mg_err *err)
+{
+    if (ad->calls_loaded)
+        return MG_OK;
+    ad->calls_loaded = true;
+    struct mg_step *s = &ad->step;
+    bool open = s->st.turn_step == MG_TURN_ACTION || s->st.turn_step == MG_TURN_TOOLS;
+    if (!open)
+        return MG_OK;
+    return mg_calls_of_round(s->arena, s->t, &s->st.session, s->st.transcript_len, &ad->calls_res, &ad->calls, &ad->n_calls, err);
+}
+
+static struct mg_tool_call *call_open(struct admission *ad, struct mg_sv event_id)
+{
+    for (int i = 0; i < ad->n_calls; i++)
+        if (mg_sv_eq(mg_id_sv(&ad->calls[i].event_id), event_id))
+            return &ad->calls[i];
+    return NULL;
+}
+
+/* Results as the model will see them: no empty text block, and never nothing (the endpoint refuses both). */
+static struct mg_sv result_for_model(struct mg_arena *a, struct mg_sv content)
+{
+    struct mg_json *arr;
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
+    if (content.len == 0 || mg_json_parse(a, content, &mg_json_raw_limits, &arr, NULL) < 0)
+        return MG_SV("[{\"type\":\"text\",\"text\":\"(no output)\"}]");
+    for (const struct mg_json *v = arr->child; v; v = v->next) {
+        bool text = mg_sv_eqz(mg_json_get_str(a, v, "type"), "text");
+        if (text && mg_json_get_str(a, v, "text").len == 0)
+            continue;
+        (void)mg_buf_char(&b, b.len ? ',' : '[');
+        (void)mg_buf_sv(&b, v->raw);
+    }
+    if (b.len == 0)
+        return MG_SV("[{\"type\":\"text\",\"text\":\"(no output)\"}]");
+    (void)mg_buf_char(&b, ']');
+    return mg_arena_sv(a, mg_buf_view(&b));
+}
+
+static bool same_result(struct mg_arena *a, struct mg_sv stored_body, const struct mg_draft *d)
+{
+    struct mg_json *v, *x = NULL;
+    if (mg_json_parse(a, stored_body, &mg_json_raw_limits, &v, NULL) < 0)
+        return false;
+    const struct mg_json *old = mg_json_get(v, "content");
+    const struct mg_json *old_error = mg_json_get(v, "is_error");
+    if ((old_error && old_error->type == MG_JSON_BOOL && old_error->boolean) != d->is_error)
+        return false;
+    if (d->content.len && mg_json_parse(a, d->content, &mg_json_raw_limits, &x, NULL) < 0)
+        return false;
+    if (!old || !x)
+        return !old == !x;
+    return mg_json_equal(a, old, x);
+}
+
+/* A result for a call that has one: the same again is the client's retry after a lost answer; another one is refused for good. */
+static mg_rc answer_again(struct admission *ad, const struct mg_draft *d, int i, const struct mg_tool_call *c, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    mg_auto(res) struct mg_res *r = NULL;
+    struct mg_event_seen e;
+    mg_rc rc = mg_event_get(s->t, &s->st.session, &c->result_event, &r, &e, err);
+    if (rc < 0)
+        return rc;
+    if (!mg_sv_eqz(e.type, mg_event_type_name(d->type)) || !same_result(s->arena, e.body, d))
+        return mg_err_set(err, MG_ECONFLICT, "events[%d].%s: the call '%s' was already answered by '%s'; its result cannot be changed", i, ref_name(d),
+                          c->event_id.s, c->result_event.s);
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
+    (void)mg_event_render(&b, e.body, e.processed_us);
+    ad->answers[i] = mg_arena_sv(s->arena, mg_buf_view(&b));
+    ad->ids[i] = c->result_event;
+    return MG_OK;
+}
+
+/* A reference that names no open call: an answered one, or none at all. */
+static mg_rc answer_closed(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    mg_auto(res) struct mg_res *r = NULL;
+    struct mg_tool_call c;
+    mg_rc rc = mg_call_by_event(s->arena, s->t, &s->st.session, d->ref_id, &r, &c, err);
+    if (rc == MG_ENOTFOUND)
+        return mg_err_set(err, MG_EINVAL, "events[%d].%s: this session has no tool call '%.*s'; give the id of its tool use event", i, ref_name(d),
+                          MG_SV_ARG(d->ref_id));
+    if (rc < 0)
+        return rc;
+    if (d->type != MG_EV_USER_TOOL_CONFIRMATION && c.result_event.s[0])
+        return answer_again(ad, d, i, &c, err);
+    return mg_err_set(err, MG_ECONFLICT, "events[%d].%s: the call '%s' does not wait for an answer any more", i, ref_name(d), c.event_id.s);
+}
+
+static mg_rc admit_result(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    mg_rc rc = calls_load(ad, err);
+    if (rc < 0)
+        return rc;
+    struct mg_tool_call *c = call_open(ad, d->ref_id);
+    if (!c)
+        return answer_closed(ad, d, i, err);
+    bool custom = d->type == MG_EV_USER_CUSTOM_TOOL_RESULT;
+    if ((c->kind == MG_CALL_CUSTOM) != custom)
+        return mg_err_set(err, MG_EINVAL, "events[%d].type: the call '%s' is answered by a %s event", i, c->event_id.s,
+                          custom ? "user.tool_result" : "user.custom_tool_result");
+    if (c->waits == MG_WAIT_CONFIRMATION)
+        return mg_err_set(err, MG_EINVAL, "events[%d].tool_use_id: the call '%s' waits for a user.tool_confirmation first", i, c->event_id.s);
+    if (c->state == MG_CALL_COMPLETED || c->state == MG_CALL_AMBIGUOUS)
+        return answer_again(ad, d, i, c, err);
+    if (c->waits != MG_WAIT_RESULT)
+        return mg_err_set(err, MG_EINVAL, "events[%d].tool_use_id: the server runs the call '%s' itself (cloud environment); it takes no result", i,
+                          c->event_id.s);
+    store_draft(ad, d, i, true);
+    c->state = MG_CALL_COMPLETED;
+    c->waits = MG_WAIT_NONE;
+    c->is_error = d->is_error;
+    c->result = result_for_model(s->arena, d->content);
+    c->result_event = ad->ids[i];
+    ad->calls_changed = true;
+    return mg_call_save(s->arena, s->t, &s->st.session, s->st.turn_epoch, c, err);
+}
+
+static mg_rc admit_confirmation(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    mg_rc rc = calls_load(ad, err);
+    if (rc < 0)
+        return rc;
+    struct mg_tool_call *c = call_open(ad, d->ref_id);
+    if (!c)
+        return answer_closed(ad, d, i, err);
+    if (c->waits != MG_WAIT_CONFIRMATION)
+        return mg_err_set(err, MG_ECONFLICT, "events[%d].tool_use_id: the call '%s' does not wait for a confirmation", i, c->event_id.s);
+    store_draft(ad, d, i, true);
+    ad->calls_changed = true;
+    c->allowed = d->allow;
+    c->denied = !d->allow;
+    if (d->allow) {
+        c->waits = s->st.self_hosted && c->kind == MG_CALL_BUILTIN ? MG_WAIT_RESULT : MG_WAIT_NONE;
+        return mg_call_save(s->arena, s->t, &s->st.session, s->st.turn_epoch, c, err);
+    }
+    c->deny_message = d->deny_message;
+    struct mg_sv text = d->deny_message.len
+                            ? mg_arena_printf(s->arena, "The user denied this call: %.*s", MG_SV_ARG(d->deny_message))
+                            : MG_SV("The user denied this call.");
+    return mg_turn_answer_call(s, c, MG_ANSWER_DENIAL, mg_text_content(s->arena, mg_arena_strdup(s->arena, text)), true, err);
+}
+
+static mg_rc admit_interrupt(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+{
+    store_draft(ad, d, i, true);
+    if (ad->step.st.turn_step == MG_TURN_NONE)
+        return MG_OK;
+    ad->interrupted = true;
+    ad->calls_changed = false; /* answers of this POST that came before are saved; what is open is answered now */
+    ad->calls_loaded = false;
+    ad->n_calls = 0;
+    return mg_turn_interrupt(&ad->step, err);
+}
+
+static mg_rc admit_draft(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+{
+    switch (d->type) {
+    case MG_EV_USER_MESSAGE:
+        store_draft(ad, d, i, false);
+        ad->step.st.queued_inputs++;
+        return MG_OK;
+    case MG_EV_SYSTEM_MESSAGE:
+        store_draft(ad, d, i, false);
+        return MG_OK;
+    case MG_EV_USER_INTERRUPT:
+        return admit_interrupt(ad, d, i, err);
+    case MG_EV_USER_TOOL_RESULT:
+    case MG_EV_USER_CUSTOM_TOOL_RESULT:
+        return admit_result(ad, d, i, err);
+    case MG_EV_USER_TOOL_CONFIRMATION:
+        return admit_confirmation(ad, d, i, err);
+    default:
+        return mg_err_set(err, MG_EINVAL, "events[%d].type: '%s' cannot be sent by a client", i, mg_event_type_name(d->type));
+    }
+}
+
+/* ---- the whole POST ---- */
+
+static mg_rc session_takes_input(const struct mg_session_state *st, struct mg_err *err)
+{
+    if (st->deleting)
+        return mg_err_set(err, MG_ENOTFOUND, "session '%s' does not exist", st->session.s);
+    if (st->archived)
+        return mg_err_set(err, MG_ECONFLICT, "session '%s' is archived and takes no events", st->session.s);
+    if (st->status == MG_ST_TERMINATED)
+        return mg_err_set(err, MG_ECONFLICT, "session '%s' is terminated and takes no events; create a new session", st->session.s);
+    return MG_OK;
+}
+
+/* Answers opened something: tools that may run now, the next request, or the rest of the barrier. While another wave of tools runs (step tools), its
+ * owner looks at the calls when it ends. */
+static mg_rc settle_calls(struct admission *ad, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    if (!ad->calls_changed)
+        return MG_OK;
+    if (s->st.turn_step == MG_TURN_TOOLS) {
+        s->st.open_actions = 0;
+        for (int i = 0; i < ad->n_calls; i++)
+            s->st.open_actions += ad->calls[i].waits != MG_WAIT_NONE;
+        return MG_OK;
+    }
+    mg_rc rc = mg_turn_after_calls(s, ad->calls, ad->n_calls, err);
+    if (rc == MG_OK && s->st.turn_step != MG_TURN_ACTION && s->st.turn_step != MG_TURN_NONE) {
+        mg_turn_claim(s);
+        ad->claimed = true;
+    }
+    return rc;
+}
+
+static mg_rc admit_all(struct admission *ad, const struct mg_draft *drafts, int n, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    ad->answers = mg_arena_alloc(s->arena, sizeof(*ad->answers) * (size_t)n);
+    ad->ids = mg_arena_alloc(s->arena, sizeof(*ad->ids) * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        mg_rc rc = admit_draft(ad, &drafts[i], i, err);
+        if (rc < 0)
+            return rc;
+    }
+    mg_rc rc = settle_calls(ad, err);
+    if (rc == MG_OK && s->st.turn_step == MG_TURN_NONE && s->st.status == MG_ST_IDLE && s->st.queued_inputs > 0) {
+        rc = mg_turn_start(s, err);
+        ad->claimed = true;
+    }
+    return rc;
+}
+
+static void admission_go(struct mg_engine *e, const struct admission *ad)
+{
+    if (ad->interrupted)
+        mg_engine_cancel(e, &ad->step.st.session, ad->step.st.turn_epoch);
+    if (ad->claimed)
+        mg_engine_go(e, &ad->step.st);
+}
+
+mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv session_id,
+               const struct mg_draft *drafts, int n, struct mg_buf *out, struct mg_id *ret_ids, struct mg_err *err)
+{
+    mg_auto(admission) struct admission ad = {0};
+    mg_rc rc = mg_step_begin(&ad.step, e, pg, a, session_id, mg_id_sv(&who->workspace), -1, err);
+    if (rc == MG_OK)
+        rc = session_takes_input(&ad.step.st, err);
+    if (rc == MG_OK)
+        rc = admit_all(&ad, drafts, n, err);
+    if (rc == MG_OK)
+        rc = mg_step_commit(&ad.step, "admission", err);
+    if (rc < 0)
+        return rc;
+    admission_go(e, &ad);
+    (void)mg_buf_char(out, '[');
+    for (int i = 0; i < n; i++) {
+        if (i)
+            (void)mg_buf_char(out, ',');
+        (void)mg_buf_sv(out, ad.answers[i]);
+        if (ret_ids)
+            ret_ids[i] = ad.ids[i];
+    }
+    return mg_buf_char(out, ']');
+}
+
+mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, struct mg_sv session_id, const struct mg_draft *drafts, int n,
+                  struct mg_admitted **ret, struct mg_err *err)
+{
+    struct mg_admitted *x = mg_arena_new_of(a, struct mg_admitted);
+    struct mg_session_state st = {0};
+    (void)mg_id_from(session_id, &st.session);
+    mg_step_adopt(&x->ad.step, e, t, a, &st);
+    mg_rc rc = admit_all(&x->ad, drafts, n, err);
+    if (rc == MG_OK)
+        rc = mg_step_flush(&x->ad.step, err);
+    if (rc == MG_OK)
+        *ret = x;
+    return rc;
+}
+
+void mg_admitted_publish(struct mg_engine *e, struct mg_admitted *x)
+{
+    mg_step_publish(&x->ad.step);
+    admission_go(e, &x->ad);
+}
+
+const char *mg_admitted_status(const struct mg_admitted *x)
+{
+    return mg_session_status_name(x->ad.step.st.status);
+}
