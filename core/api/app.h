@@ -1,0 +1,37 @@
+/* What the routes work with: made by core/lib/server.c before the HTTP server starts, read-only afterwards. req->app is a struct mg_app *. */
+#ifndef MG_API_APP_H
+#define MG_API_APP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mg_conf;
+struct mg_engine;
+struct mg_http;
+struct mg_http_opts;
+struct mg_hub;
+struct mg_key_cache;
+struct mg_model;
+struct mg_notify;
+struct mg_registry;
+struct mg_sandboxes;
+
+struct mg_app {
+    const struct mg_conf *conf;
+    struct mg_engine *engine;
+    struct mg_hub *hub;
+    struct mg_model *model;
+    struct mg_sandboxes *sandboxes; /* NULL: no MANGO_SANDBOX */
+    struct mg_registry *registry;
+    struct mg_key_cache *keys;
+    struct mg_notify *notify;
+    struct mg_http *http;
+    bool default_cloud;             /* MANGO_DEFAULT_ENVIRONMENT=cloud */
+    const char *default_model;      /* for the model list; may be NULL */
+    int64_t started_us;
+};
+
+/* Fills routes, auth, resolve_stream and ws_send of o (core/api/routes.c). */
+void mg_api_setup(struct mg_http_opts *o);
+
+#endif

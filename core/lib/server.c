@@ -1,0 +1,329 @@
+#include "lib/server.h"
+
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "api/app.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "events/hub.h"
+#include "events/notify.h"
+#include "http/http.h"
+#include "model/model.h"
+#include "plugin/registry.h"
+#include "run/engine.h"
+#include "sandbox/manager.h"
+#include "store/api-key.h"
+#include "store/deployment.h"
+#include "store/embedded.h"
+#include "store/event-log.h"
+#include "store/migrate.h"
+#include "store/node.h"
+#include "store/state-dir.h"
+
+struct mg_server {
+    struct mg_server_opts opts;
+    const struct mg_conf *conf;
+    struct mg_app app;
+    bool have_state;
+    struct mg_state_dir state;
+    struct mg_embedded *embedded;
+    const char *conninfo;
+    struct mg_id deployment, node;
+    struct mg_plugin_services services;
+    struct mg_registry *registry;
+    struct mg_sandboxes *sandboxes;
+    struct mg_model *model;
+    struct mg_hub *hub;
+    struct mg_notify *notify;
+    struct mg_engine *_Atomic engine;
+    struct mg_key_cache *keys;
+    struct mg_http *_Atomic http;
+};
+
+/* ---- the hub's owner is the HTTP loop ---- */
+
+static void hub_wakeup(void *ctx)
+{
+    struct mg_server *s = ctx;
+    struct mg_http *h = atomic_load(&s->http);
+    if (h)
+        mg_http_wake(h);
+}
+
+struct load_job {
+    struct mg_server *server;
+    struct mg_id session;
+    int64_t after;
+    int limit;
+    size_t max_bytes;
+    uint64_t token;
+};
+
+static void load_work(void *arg, struct mg_pg *pg)
+{
+    mg_autofree struct load_job *j = arg;
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(64 * 1024 * 1024);
+    struct mg_event_seen *rows = NULL;
+    struct mg_err err = {0};
+    int n = 0;
+    mg_rc rc = mg_events_after(a, pg, mg_id_sv(&j->session), j->after, j->limit, (int64_t)j->max_bytes, &r, &rows, &n, &err);
+    struct mg_event **events = mg_arena_alloc(a, sizeof(struct mg_event *) * (size_t)(n + 1));
+    for (int i = 0; i < n; i++) {
+        mg_buf_reset(&b);
+        (void)mg_event_render(&b, rows[i].body, rows[i].processed_us);
+        events[i] = mg_event_new(rows[i].seq, rows[i].id, rows[i].type, rows[i].thread_id, mg_buf_view(&b));
+    }
+    mg_hub_loaded(j->server->hub, j->token, events, n, rc);
+}
+
+static void hub_load(void *ctx, const struct mg_id *session, int64_t after, int limit, size_t max_bytes, uint64_t token)
+{
+    struct mg_server *s = ctx;
+    struct load_job *j = mg_xmalloc(sizeof(*j));
+    *j = (struct load_job){.server = s, .session = *session, .after = after, .limit = limit, .max_bytes = max_bytes, .token = token};
+    struct mg_http *h = atomic_load(&s->http);
+    if (h && mg_http_run(h, load_work, j) == MG_OK)
+        return;
+    free(j);
+    mg_hub_loaded(s->hub, token, NULL, 0, MG_EUNAVAIL); /* the hub asks again at its next tick */
+}
+
+/* ---- news from other nodes ---- */
+
+static void on_event(void *ctx, struct mg_sv session, int64_t seq)
+{
+    struct mg_server *s = ctx;
+    struct mg_id id;
+    if (!mg_id_from(session, &id))
+        return;
+    mg_hub_wake(s->hub, &id, seq);
+    struct mg_engine *e = atomic_load(&s->engine);
+    if (e)
+        mg_engine_check(e, session);
+}
+
+static void on_key(void *ctx, struct mg_sv key_id)
+{
+    struct mg_server *s = ctx;
+    mg_key_cache_forget(s->keys, key_id);
+    mg_hub_revoke(s->hub, key_id);
+}
+
+/* ---- parts, in the order in which they open ---- */
+
+static mg_rc open_database(struct mg_server *s, struct mg_err *err)
+{
+    s->conninfo = mg_conf_strn(s->conf, MG_OPT_DATABASE_URL);
+    if (s->conninfo)
+        return MG_OK;
+    mg_rc rc = mg_state_dir_open(mg_conf_str(s->conf, MG_OPT_STATE_DIR), &s->state, err);
+    if (rc < 0)
+        return rc;
+    s->have_state = true;
+    rc = mg_embedded_start(&s->state, mg_conf_strn(s->conf, MG_OPT_PG_BINDIR), &s->embedded, err);
+    if (rc < 0)
+        return rc;
+    s->conninfo = mg_embedded_conninfo(s->embedded);
+    return MG_OK;
+}
+
+static const struct mg_stmt SQL_FORGET_NODES = {"nodes_forget", "DELETE FROM nodes"};
+
+static mg_rc check_keys(struct mg_server *s, struct mg_pg *pg, struct mg_err *err)
+{
+    bool any = false;
+    mg_rc rc = mg_api_key_bootstrap(pg, mg_sv_of(mg_conf_str(s->conf, MG_OPT_API_KEY)), err);
+    if (rc == MG_OK)
+        rc = mg_api_key_any(pg, &any, err);
+    if (rc < 0 || any)
+        return rc;
+    return mg_err_set(err, MG_ECONFIG, "no API key exists: set MANGO_API_KEY, or make one with `mango api-key create`");
+}
+
+static mg_rc prepare_database(struct mg_server *s, struct mg_err *err)
+{
+    struct mg_migrate_report rep = {0};
+    struct mg_pg *pg = mg_pg_new(s->conninfo);
+    mg_rc rc = mg_pg_check_pooler(s->conninfo, err);
+    if (rc == MG_OK)
+        rc = mg_migrate(pg, s->opts.migrations_dir, &rep, err);
+    if (rc == MG_OK)
+        rc = mg_deployment_id(pg, &s->deployment, err);
+    if (rc == MG_OK)
+        rc = check_keys(s, pg, err);
+    /* The state folder's lock proves that no other node of a private database lives: turns of a killed one go on at once. */
+    if (rc == MG_OK && s->embedded)
+        rc = mg_pg_exec(pg, &SQL_FORGET_NODES, NULL, 0, NULL, err);
+    mg_pg_free(pg);
+    if (rc == MG_OK && rep.was != rep.now)
+        mg_log(MG_INFO, "database migrated", MG_F_INT("from", rep.was), MG_F_INT("to", rep.now));
+    return rc;
+}
+
+static bool plugin_setting(void *ctx, const char *plugin, const char *name, struct mg_buf *out)
+{
+    const struct mg_server *s = ctx;
+    const char *v = mg_conf_plugin(s->conf, plugin, name);
+    if (!v)
+        return mg_plugin_setting_env(NULL, plugin, name, out);
+    (void)mg_buf_str(out, v);
+    return true;
+}
+
+static mg_rc open_sandbox(struct mg_server *s, struct mg_err *err)
+{
+    const char *name = mg_conf_strn(s->conf, MG_OPT_SANDBOX);
+    const char *dir = mg_conf_strn(s->conf, MG_OPT_PLUGIN_DIR);
+    struct mg_plugin *backend = NULL;
+    s->services = (struct mg_plugin_services){.state_dir = mg_conf_str(s->conf, MG_OPT_STATE_DIR), .setting = plugin_setting, .ctx = s};
+    s->registry = mg_registry_new(dir ? dir : s->opts.plugin_dir, &s->services);
+    if (!name)
+        return MG_OK;
+    mg_auto(buf) struct mg_buf config = MG_BUF_INIT(1024 * 1024);
+    mg_rc rc = mg_conf_plugin_json(s->conf, name, &config);
+    if (rc == MG_OK)
+        rc = mg_registry_get(s->registry, name, "MANGO_SANDBOX", mg_buf_view(&config), &backend, err);
+    if (rc < 0)
+        return rc;
+    bool isolated = backend->desc->caps & MANGO_CAP_ISOLATED;
+    if (!isolated && mg_conf_strn(s->conf, MG_OPT_MODEL_BASE_URL) && !mg_conf_bool(s->conf, MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX))
+        return mg_err_set(err, MG_ECONFIG,
+                          "MANGO_SANDBOX=%s is no isolation boundary, and MANGO_MODEL_BASE_URL names a model on the network, whose commands would run on "
+                          "this host; choose an isolating sandbox, or set MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX=1 if you accept that",
+                          name);
+    s->sandboxes = mg_sandboxes_new(&(struct mg_sandboxes_opts){.registry = s->registry, .backend = backend, .deployment_id = mg_id_sv(&s->deployment)});
+    return MG_OK;
+}
+
+static mg_rc open_model(struct mg_server *s, struct mg_err *err)
+{
+    const struct mg_model_opts o = {
+        .base_url = mg_conf_strn(s->conf, MG_OPT_MODEL_BASE_URL),
+        .api_key = mg_conf_strn(s->conf, MG_OPT_MODEL_API_KEY),
+        .bearer = strcmp(mg_conf_str(s->conf, MG_OPT_MODEL_AUTH), "bearer") == 0,
+        .ca_file = mg_conf_strn(s->conf, MG_OPT_MODEL_CA_FILE),
+        .proxy = mg_conf_strn(s->conf, MG_OPT_MODEL_PROXY),
+    };
+    return mg_model_open(&o, &s->model, err);
+}
+
+static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
+{
+    struct mg_engine *e = NULL;
+    s->node = mg_id_new("node");
+    s->hub = mg_hub_new(&(struct mg_hub_opts){.wakeup = hub_wakeup, .load = hub_load, .ctx = s});
+    s->keys = mg_key_cache_new();
+    s->notify = mg_notify_new(&(struct mg_notify_opts){.conninfo = s->conninfo, .node = s->node, .on_event = on_event, .on_key = on_key, .ctx = s});
+    const struct mg_engine_opts o = {
+        .conninfo = s->conninfo,
+        .hub = s->hub,
+        .model = s->model,
+        .sandboxes = s->sandboxes,
+        .notify = s->notify,
+        .node = s->node,
+        .threads = (unsigned)mg_conf_int(s->conf, MG_OPT_ENGINE_THREADS),
+        .tool_threads = (unsigned)mg_conf_int(s->conf, MG_OPT_TOOL_THREADS),
+        .node_ttl_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_NODE_TTL),
+        .model_id = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
+        .max_tokens = (unsigned)mg_conf_int(s->conf, MG_OPT_MODEL_MAX_TOKENS),
+    };
+    mg_rc rc = mg_engine_start(&o, &e, err);
+    if (rc == MG_OK)
+        atomic_store(&s->engine, e);
+    return rc;
+}
+
+static mg_rc open_http(struct mg_server *s, struct mg_err *err)
+{
+    struct mg_http *h = NULL;
+    s->app = (struct mg_app){
+        .conf = s->conf,
+        .engine = s->engine,
+        .hub = s->hub,
+        .model = s->model,
+        .sandboxes = s->sandboxes,
+        .registry = s->registry,
+        .keys = s->keys,
+        .notify = s->notify,
+        .default_cloud = strcmp(mg_conf_str(s->conf, MG_OPT_DEFAULT_ENVIRONMENT), "cloud") == 0,
+        .default_model = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
+        .started_us = mg_wall_us(),
+    };
+    struct mg_http_opts o = {
+        .listen = mg_conf_str(s->conf, MG_OPT_LISTEN),
+        .tls_cert = mg_conf_strn(s->conf, MG_OPT_TLS_CERT),
+        .tls_key = mg_conf_strn(s->conf, MG_OPT_TLS_KEY),
+        .hub = s->hub,
+        .conninfo = s->conninfo,
+        .threads = (unsigned)mg_conf_int(s->conf, MG_OPT_REQUEST_THREADS),
+        .origins = mg_conf_list(s->conf, MG_OPT_ORIGINS),
+        .node = s->node.s,
+        .limits.keepalive_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_KEEPALIVE),
+        .app = &s->app,
+    };
+    mg_api_setup(&o);
+    mg_rc rc = mg_http_start(&o, &h, err);
+    if (rc < 0)
+        return rc;
+    s->app.http = h;
+    atomic_store(&s->http, h);
+    mg_http_wake(h); /* whatever was posted to the hub before the loop was known */
+    return MG_OK;
+}
+
+mg_rc mg_server_open(const struct mg_server_opts *o, struct mg_server **ret, struct mg_err *err)
+{
+    static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {open_database, prepare_database, open_sandbox, open_model, open_engine, open_http};
+    struct mg_server *s = mg_xcalloc(1, sizeof(*s));
+    s->opts = *o;
+    s->conf = o->conf;
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        mg_rc rc = parts[i](s, err);
+        if (rc < 0) {
+            mg_server_close(s);
+            return rc;
+        }
+    }
+    *ret = s;
+    return MG_OK;
+}
+
+int mg_server_port(const struct mg_server *s)
+{
+    return mg_http_port(s->http);
+}
+
+void mg_server_close(struct mg_server *s)
+{
+    struct mg_err err = {0};
+    struct mg_http *h = atomic_load(&s->http);
+    if (h)
+        mg_http_drain(h, (unsigned)mg_conf_ms(s->conf, MG_OPT_DRAIN_TIMEOUT));
+    struct mg_engine *e = atomic_exchange(&s->engine, NULL);
+    mg_engine_stop(e);
+    if (s->notify)
+        mg_notify_free(s->notify);
+    if (h)
+        mg_http_stop(h);
+    if (s->model)
+        mg_model_close(s->model);
+    if (s->sandboxes)
+        mg_sandboxes_free(s->sandboxes);
+    if (s->registry)
+        mg_registry_free(s->registry);
+    if (s->keys)
+        mg_key_cache_free(s->keys);
+    mg_hub_free(s->hub);
+    if (s->embedded) {
+        if (mg_embedded_stop(s->embedded, &err) < 0)
+            mg_log(MG_WARN, "the embedded database did not stop", MG_F_STR("error", err.text));
+        mg_embedded_free(s->embedded);
+    }
+    if (s->have_state)
+        mg_state_dir_close(&s->state);
+    free(s);
+}
