@@ -339,7 +339,7 @@ static void *lease_main(void *arg)
         repair_streams(e);
         if (now >= tidy_at) {
             (void)!mg_pool_submit(e->sandbox, reconcile_work, e);
-            (void)mg_node_expire(pg, 3600 * 1000, NULL, &err);
+            (void)!mg_node_expire(pg, 3600 * 1000, NULL, &err);
             tidy_at = now + (uint64_t)MG_CLOCK_HOUSEKEEPING_MS * 1000000;
         }
         pthread_mutex_lock(&c->lock);
