@@ -1,0 +1,461 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "local/local.h"
+
+/* Making, finding and ending the folders of sessions, and the table of the live ones. */
+
+enum {
+    NEW_NAME_MAX = 64,
+    STALE_S = 600, /* age of a half-made folder before it counts as left behind by a crash */
+    ENV_MAX = 256, /* variables of a spec */
+};
+
+static const char *const env_fixed[] = {
+    "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG=C.UTF-8",
+    "TERM=dumb",
+};
+
+/* ---- the folder ---- */
+
+static int write_small(int dir_fd, const char *name, const char *text, size_t len)
+{
+    int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return errno;
+    int e = write(fd, text, len) == (ssize_t)len ? 0 : ENOSPC;
+    close(fd);
+    return e;
+}
+
+static bool read_small(int dir_fd, const char *name, char *out, size_t len)
+{
+    int fd = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    bool ok = fd >= 0 && read(fd, out, len) == (ssize_t)len;
+    if (fd >= 0)
+        close(fd);
+    out[ok ? len : 0] = '\0';
+    return ok;
+}
+
+static bool label_ok(struct mango_sv label)
+{
+    if (label.len != LABEL_LEN)
+        return false;
+    for (uint64_t i = 0; i < label.len; i++) {
+        char c = label.ptr[i];
+        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
+            return false;
+    }
+    return true;
+}
+
+static void id_of(struct mango_sv label, char id[ID_LEN + 1])
+{
+    memcpy(id, "session-", 8);
+    memcpy(id + 8, label.ptr, LABEL_LEN);
+    id[ID_LEN] = '\0';
+}
+
+static int fill_folder(int fd, const struct mango_sandbox_spec *spec)
+{
+    char identity[IDENTITY_LEN + 1];
+    random_hex(identity, IDENTITY_LEN);
+    if (mkdirat(fd, "workspace", 0700) < 0 || mkdirat(fd, "scratch", 0700) < 0 || mkdirat(fd, "staging", 0700) < 0)
+        return errno;
+    int e = write_small(fd, "identity", identity, IDENTITY_LEN);
+    if (e == 0)
+        e = write_small(fd, "owner", spec->owner.ptr, spec->owner.len);
+    if (e == 0)
+        e = write_small(fd, "label", spec->label.ptr, spec->label.len);
+    return e;
+}
+
+/* Under a name of its own first, then in one rename: a folder of a session is whole or not there, and two creates make
+ * one. */
+static int make_folder(const struct local *l, const struct mango_sandbox_spec *spec, const char *id, bool *ret_found)
+{
+    char name[NEW_NAME_MAX], random[17];
+    random_hex(random, 16);
+    snprintf(name, sizeof(name), ".new-%s", random);
+    if (mkdirat(l->base_fd, name, 0700) < 0)
+        return errno;
+    int fd = openat(l->base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int e = fd < 0 ? errno : fill_folder(fd, spec);
+    if (fd >= 0)
+        close(fd);
+    if (e == 0 && renameat2(l->base_fd, name, l->base_fd, id, RENAME_NOREPLACE) < 0)
+        e = errno;
+    *ret_found = e == EEXIST;
+    if (e)
+        (void)remove_tree(l->base_fd, name);
+    return e == EEXIST ? 0 : e;
+}
+
+static void remove_trash(const struct local *l, const char *prefix, time_t older_than)
+{
+    int copy = openat(l->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        if (strncmp(e->d_name, prefix, strlen(prefix)) == 0 &&
+            fstatat(l->base_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime <= older_than)
+            (void)remove_tree(l->base_fd, e->d_name);
+    }
+    if (d)
+        closedir(d);
+}
+
+void sweep(struct local *l)
+{
+    remove_trash(l, ".trash-", time(NULL));
+    remove_trash(l, ".new-", time(NULL) - STALE_S);
+}
+
+/* ---- the table ---- */
+
+static void box_free(struct box *b)
+{
+    int fds[] = {b->home_fd, b->root_fd, b->staging_fd};
+    for (int i = 0; i < 3; i++) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+    }
+    for (char **e = b->env; e && *e; e++)
+        free(*e);
+    free(b->env);
+    free(b->root);
+    free(b->scratch);
+    pthread_mutex_destroy(&b->lock);
+    pthread_cond_destroy(&b->quiet);
+    free(b);
+}
+
+void box_ref(struct box *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->refs++;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void box_unref(struct box *b)
+{
+    pthread_mutex_lock(&b->lock);
+    bool last = --b->refs == 0;
+    pthread_mutex_unlock(&b->lock);
+    if (last)
+        box_free(b);
+}
+
+static struct box *find(struct local *l, struct mango_sv id)
+{
+    for (struct box *b = l->boxes; b; b = b->next) {
+        if (sv_is(id, b->id))
+            return b;
+    }
+    return NULL;
+}
+
+mango_status box_enter(struct local *l, const struct mango_call *call, struct mango_sv id, struct box **ret)
+{
+    pthread_mutex_lock(&l->lock);
+    struct box *b = find(l, id);
+    bool ok = false;
+    if (b) {
+        pthread_mutex_lock(&b->lock);
+        ok = !b->dying;
+        if (ok) {
+            b->refs++;
+            b->busy++;
+        }
+        pthread_mutex_unlock(&b->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    if (!ok)
+        return fail(l, call, MANGO_EGONE, "the workspace is not attached or is being removed");
+    *ret = b;
+    return MANGO_OK;
+}
+
+void box_leave(struct box *b)
+{
+    pthread_mutex_lock(&b->lock);
+    if (--b->busy == 0)
+        pthread_cond_broadcast(&b->quiet);
+    pthread_mutex_unlock(&b->lock);
+    box_unref(b);
+}
+
+/* Takes it out of the table; the caller gets the table's reference. */
+static struct box *take(struct local *l, struct mango_sv id)
+{
+    pthread_mutex_lock(&l->lock);
+    struct box *b = NULL;
+    for (struct box **at = &l->boxes; *at && !b; at = b ? at : &(*at)->next) {
+        if (!sv_is(id, (*at)->id))
+            continue;
+        b = *at;
+        *at = b->next;
+    }
+    pthread_mutex_unlock(&l->lock);
+    return b;
+}
+
+/* ---- attaching ---- */
+
+static char *join(const char *a, const char *b, const char *c)
+{
+    size_t n = strlen(a) + strlen(b) + strlen(c) + 3;
+    char *z = malloc(n);
+    if (z)
+        snprintf(z, n, "%s/%s/%s", a, b, c);
+    return z;
+}
+
+static char *variable(const char *name, const char *value)
+{
+    size_t n = strlen(name) + strlen(value) + 2;
+    char *z = malloc(n);
+    if (z)
+        snprintf(z, n, "%s=%s", name, value);
+    return z;
+}
+
+static bool fill_env(struct box *b, const struct mango_sandbox_spec *spec)
+{
+    size_t fixed = sizeof(env_fixed) / sizeof(env_fixed[0]), n = 0;
+    uint64_t more = spec->n_env < ENV_MAX ? spec->n_env : ENV_MAX;
+    b->env = calloc(fixed + 2 + more + 1, sizeof(*b->env));
+    if (!b->env)
+        return false;
+    for (size_t i = 0; i < fixed; i++)
+        b->env[n++] = strdup(env_fixed[i]);
+    b->env[n++] = variable("HOME", b->root);
+    b->env[n++] = variable("TMPDIR", b->scratch);
+    for (uint64_t i = 0; i < more; i++)
+        b->env[n++] = sv_dup(spec->env[i]);
+    for (size_t i = 0; i < n; i++) {
+        if (!b->env[i])
+            return false;
+    }
+    return true;
+}
+
+static int open_folder(int dir_fd, const char *name)
+{
+    return openat(dir_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+/* Opens what make_folder made. errno values; EPERM when it belongs to another label. */
+static int open_box(struct local *l, struct mango_sv label, const struct mango_sandbox_spec *spec, struct box **ret)
+{
+    struct box *b = calloc(1, sizeof(*b));
+    if (!b)
+        return ENOMEM;
+    char found[LABEL_LEN + 1];
+    struct stat st;
+    *b = (struct box){.local = l, .home_fd = -1, .root_fd = -1, .staging_fd = -1, .ctl = -1, .refs = 1};
+    pthread_mutex_init(&b->lock, NULL);
+    pthread_cond_init(&b->quiet, NULL);
+    id_of(label, b->id);
+    b->root = join(l->base, b->id, "workspace");
+    b->scratch = join(l->base, b->id, "scratch");
+    int e = b->root && b->scratch && fill_env(b, spec) ? 0 : ENOMEM;
+    if (e == 0 && (b->home_fd = open_folder(l->base_fd, b->id)) < 0)
+        e = errno == ENOTDIR || errno == ELOOP ? EPERM : errno;
+    if (e == 0 && (fstat(b->home_fd, &st) < 0 || st.st_uid != geteuid()))
+        e = EPERM;
+    if (e == 0 && (!read_small(b->home_fd, "label", found, LABEL_LEN) || memcmp(found, label.ptr, LABEL_LEN) != 0))
+        e = EPERM;
+    if (e == 0 && ((b->root_fd = open_folder(b->home_fd, "workspace")) < 0))
+        e = errno;
+    if (e == 0) {
+        (void)read_small(b->home_fd, "identity", b->identity, IDENTITY_LEN);
+        (void)remove_tree(b->home_fd, "staging"); /* what a crash left in the middle of a write */
+        (void)mkdirat(b->home_fd, "staging", 0700);
+        (void)mkdirat(b->home_fd, "scratch", 0700);
+        if ((b->staging_fd = open_folder(b->home_fd, "staging")) < 0)
+            e = errno;
+    }
+    if (e)
+        box_free(b);
+    else
+        *ret = b;
+    return e;
+}
+
+static mango_status give_ref(const struct box *b, bool found, struct mango_sandbox_ref *ret)
+{
+    const struct mango_host *h = b->local->host;
+    mango_status s = h->buf_append(h, ret->id, b->id, strlen(b->id));
+    if (s == MANGO_OK)
+        s = h->buf_append(h, ret->root, b->root, strlen(b->root));
+    if (s == MANGO_OK)
+        s = h->buf_append(h, ret->identity, b->identity, strlen(b->identity));
+    ret->flags = found ? MANGO_REF_FOUND : 0;
+    ret->expires_s = 0;
+    return s;
+}
+
+/* The one that is attached already, or a new one in the table. */
+static mango_status bind_box(struct local *l, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                             bool found, struct mango_sandbox_ref *ret)
+{
+    char id[ID_LEN + 1];
+    id_of(spec->label, id);
+    struct mango_sv key = {id, ID_LEN};
+    pthread_mutex_lock(&l->lock);
+    struct box *b = find(l, key);
+    struct stat st;
+    /* One whose folder was removed behind our back must not look alive. */
+    bool there = fstatat(l->base_fd, id, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    int e = there ? 0 : ENOENT;
+    if (e == 0 && !b && (e = open_box(l, spec->label, spec, &b)) == 0) {
+        b->next = l->boxes;
+        l->boxes = b;
+    }
+    mango_status s = e == 0 ? give_ref(b, found, ret) : MANGO_OK;
+    pthread_mutex_unlock(&l->lock);
+    if (e == ENOENT)
+        return fail(l, call, MANGO_EGONE, "workspace folder %s does not exist any more", id);
+    if (e == EPERM)
+        return fail(l, call, MANGO_EDENIED, "workspace folder %s does not belong to this session", id);
+    return e ? fail(l, call, MANGO_EINTERNAL, "workspace folder %s: %s", id, strerror(e)) : s;
+}
+
+static mango_status check_spec(const struct local *l, const struct mango_call *call,
+                               const struct mango_sandbox_spec *spec)
+{
+    if (!label_ok(spec->label) || (spec->owner.len != 0 && !label_ok(spec->owner)))
+        return fail(l, call, MANGO_EINVALID, "label and owner must be %d lowercase hex digits", LABEL_LEN);
+    if (spec->n_mounts > 0)
+        return fail(l, call, MANGO_EUNSUPPORTED, "the local backend has no mounts");
+    if (spec->network && spec->network->mode != MANGO_NET_OPEN)
+        return fail(l, call, MANGO_EUNSUPPORTED, "the local backend cannot hold commands back from the network");
+    return MANGO_OK;
+}
+
+mango_status local_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                          struct mango_sandbox_ref *ret)
+{
+    struct local *l = ctx;
+    char id[ID_LEN + 1];
+    bool found = false;
+    mango_status s = check_spec(l, call, spec);
+    if (s < 0)
+        return s;
+    if (l->host->cancelled(l->host, call))
+        return MANGO_ECANCELED;
+    id_of(spec->label, id);
+    int e = make_folder(l, spec, id, &found);
+    if (e)
+        return fail(l, call, e == ENOSPC || e == EDQUOT ? MANGO_EQUOTA : MANGO_EINTERNAL,
+                    "cannot make workspace folder %s: %s", id, strerror(e));
+    return bind_box(l, call, spec, found, ret);
+}
+
+mango_status local_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
+                          const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
+{
+    struct local *l = ctx;
+    char expected[ID_LEN + 1];
+    mango_status s = check_spec(l, call, spec);
+    if (s < 0)
+        return s;
+    id_of(spec->label, expected);
+    if (!sv_is(id, expected))
+        return fail(l, call, MANGO_EDENIED, "the stored reference does not belong to this session");
+    return bind_box(l, call, spec, true, ret);
+}
+
+/* ---- the end ---- */
+
+/* Ends what runs in it and waits until no call is inside any more. */
+static void quiesce(struct box *b)
+{
+    pthread_mutex_lock(&b->lock);
+    b->dying = true;
+    pthread_mutex_unlock(&b->lock);
+    runner_stop(b, DESTROY_WAIT_MS);
+    pthread_mutex_lock(&b->lock);
+    while (b->busy > 0)
+        pthread_cond_wait(&b->quiet, &b->lock);
+    pthread_mutex_unlock(&b->lock);
+}
+
+mango_status local_detach(void *ctx, const struct mango_call *call, struct mango_sv id)
+{
+    (void)call;
+    struct box *b = take(ctx, id);
+    if (!b)
+        return MANGO_OK;
+    quiesce(b);
+    box_unref(b);
+    return MANGO_OK;
+}
+
+void boxes_drop_all(struct local *l)
+{
+    while (l->boxes)
+        (void)local_detach(l, NULL, (struct mango_sv){l->boxes->id, ID_LEN});
+}
+
+mango_status local_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)
+{
+    struct local *l = ctx;
+    char name[ID_LEN + 1], trash[NEW_NAME_MAX], random[17];
+    if (!label_ok(label))
+        return fail(l, call, MANGO_EINVALID, "label must be %d lowercase hex digits", LABEL_LEN);
+    id_of(label, name);
+    if (id.len > 0 && !sv_is(id, name))
+        return fail(l, call, MANGO_EDENIED, "the stored reference does not belong to this session");
+    (void)local_detach(l, call, (struct mango_sv){name, ID_LEN});
+    random_hex(random, 16);
+    snprintf(trash, sizeof(trash), ".trash-%s", random);
+    /* Gone for everybody in one step; what a crash leaves of it is swept at the next start. */
+    if (renameat(l->base_fd, name, l->base_fd, trash) < 0)
+        return errno == ENOENT
+                   ? MANGO_OK
+                   : fail(l, call, MANGO_EINTERNAL, "cannot remove workspace folder %s: %s", name, strerror(errno));
+    int e = remove_tree(l->base_fd, trash);
+    if (e == 0)
+        return MANGO_OK;
+    (void)renameat2(l->base_fd, trash, l->base_fd, name, RENAME_NOREPLACE); /* so that the next try finds it */
+    return fail(l, call, MANGO_ERETRY, "cannot remove all of workspace folder %s: %s", name, strerror(e));
+}
+
+mango_status local_list_owned(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
+                              void *fn_ctx)
+{
+    struct local *l = ctx;
+    int copy = openat(l->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    if (!d)
+        return fail(l, call, MANGO_EINTERNAL, "cannot list the workspace folders: %s", strerror(errno));
+    for (struct dirent *e; (e = readdir(d));) {
+        char found[LABEL_LEN + 1] = "";
+        struct stat st;
+        struct mango_sv name = {e->d_name, strlen(e->d_name)};
+        int fd = name.len == ID_LEN && memcmp(name.ptr, "session-", 8) == 0 ? open_folder(l->base_fd, e->d_name) : -1;
+        if (fd < 0)
+            continue;
+        bool ours = fstat(fd, &st) == 0 && read_small(fd, "owner", found, LABEL_LEN) && sv_is(owner, found);
+        close(fd);
+        struct mango_owned item = {.struct_size = sizeof(item),
+                                   .id = name,
+                                   .label = {name.ptr + 8, LABEL_LEN},
+                                   .created_us = ours ? (int64_t)st.st_ctim.tv_sec * 1000000 : 0};
+        if (ours && fn(fn_ctx, &item) != 0)
+            break;
+    }
+    closedir(d);
+    return MANGO_OK;
+}

@@ -1,0 +1,23 @@
+#ifndef MANGO_LOCAL_RUNNER_H
+#define MANGO_LOCAL_RUNNER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "local/wire.h"
+
+struct request {
+    struct wire_request head;
+    const char *strings;
+    int fds[WIRE_FDS_MAX]; /* status, stdin, stdout, stderr, folder or payload; -1: none */
+};
+
+/* Runs one command and reaps everything that it starts; life is readable (at its end) when the runner has gone. Never
+ * returns. */
+_Noreturn void reaper_main(const struct request *req, int life, int sigfd);
+
+/* Kills every descendant of this process (a child subreaper), group by group, and reaps them. Returns the number that
+ * would not die within ms. known(ctx, pid): children to leave alone with what is below them; NULL: none. */
+unsigned kill_descendants(int ms, bool (*known)(void *ctx, pid_t pid), void *ctx);
+
+#endif
