@@ -1,0 +1,264 @@
+#include "service/session.h"
+
+#include "base/mem.h"
+#include "domain/metadata.h"
+#include "domain/session.h"
+#include "json/write.h"
+#include "run/engine.h"
+#include "run/step.h"
+#include "run/turn.h"
+#include "service/admission.h"
+
+enum { UPDATED_MAX = 128 * 1024 * 1024 /* bytes of a session.updated: an agent's text and 16 pairs */ };
+
+/* ---- create ---- */
+
+/* The agent as this session will run it: the stored one with its overrides. */
+static mg_rc resolve_agent(struct mg_arena *a, const struct mg_session_create *c, const struct mg_session_base *base, struct mg_sv *ret,
+                           struct mg_err *err)
+{
+    struct mg_agent x;
+    mg_rc rc = mg_agent_load(a, base->agent_body, &x, err);
+    if (rc >= 0 && c->agent.overrides)
+        rc = mg_agent_override(a, c->agent.overrides, &x, &x, err);
+    if (rc >= 0)
+        rc = mg_agent_check_runnable(&x, err);
+    if (rc >= 0)
+        *ret = mg_agent_session_format(a, c->agent.id, base->agent_version, &x);
+    return rc;
+}
+
+mg_rc mg_sessions_create(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                         const struct mg_json *body, struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err)
+{
+    struct mg_session_create c;
+    struct mg_session_base base;
+    struct mg_admitted *admitted = NULL;
+    mg_rc rc = mg_session_parse_create(a, body, &c, err);
+    if (rc < 0)
+        return rc;
+    struct mg_session_new s = {
+        .id = mg_id_new("sesn"),
+        .workspace = mg_id_sv(&who->workspace),
+        .agent_id = c.agent.id,
+        .environment_id = c.environment_id,
+        .title = c.title,
+        .metadata = c.metadata,
+        .base = &base,
+    };
+    mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
+    mg_auto(res) struct mg_res *r = NULL;
+    rc = mg_session_base_lock(a, &t, s.workspace, s.agent_id, c.agent.version, s.environment_id, &base, err);
+    if (rc >= 0)
+        rc = resolve_agent(a, &c, &base, &s.agent, err);
+    if (rc >= 0)
+        rc = mg_session_insert(a, &t, &s, err);
+    if (rc >= 0 && c.n_events)
+        rc = mg_admit_in(e, &t, a, mg_id_sv(&s.id), c.events, c.n_events, &admitted, err);
+    if (rc >= 0)
+        rc = mg_session_read(&t, s.workspace, mg_id_sv(&s.id), &r, ret, err);
+    if (rc >= 0)
+        rc = mg_txn_commit(&t, err);
+    if (rc < 0)
+        return rc;
+    if (admitted)
+        mg_admitted_publish(e, admitted);
+    *ret_res = mg_steal(&r);
+    return MG_OK;
+}
+
+/* ---- update ---- */
+
+/* A session's next form, and which parts of it are new. */
+struct change {
+    struct mg_sv title, metadata, agent;
+    bool new_title, new_metadata, new_agent;
+};
+
+static bool same_text(struct mg_sv a, struct mg_sv b)
+{
+    return !a.ptr == !b.ptr && mg_sv_eq(a, b);
+}
+
+static bool same_json(struct mg_arena *a, struct mg_sv x, struct mg_sv y)
+{
+    struct mg_json *u, *v;
+    return mg_sv_eq(x, y) || (mg_json_parse(a, x, &mg_json_raw_limits, &u, NULL) == MG_OK &&
+                              mg_json_parse(a, y, &mg_json_raw_limits, &v, NULL) == MG_OK && mg_json_equal(a, u, v));
+}
+
+static mg_rc change_agent(struct mg_arena *a, const struct mg_session_state *st, const struct mg_json *update, struct change *c,
+                          struct mg_err *err)
+{
+    struct mg_agent old, new;
+    struct mg_json *snapshot;
+    int64_t version = 0;
+    mg_rc rc = mg_agent_load(a, c->agent, &old, err);
+    if (rc >= 0)
+        rc = mg_agent_session_update(a, update, &old, &new, err);
+    if (rc >= 0)
+        rc = mg_agent_check_runnable(&new, err);
+    if (rc < 0)
+        return rc;
+    if (mg_agent_same(a, &old, &new))
+        return MG_OK;
+    if (st->status != MG_ST_IDLE || st->turn_step != MG_TURN_NONE)
+        return mg_err_set(err, MG_ECONFLICT, "agent: can only be changed while the session is idle and waits for no tool call; it is %s",
+                          st->status == MG_ST_IDLE ? "waiting for an answer to a tool call" : mg_session_status_name(st->status));
+    rc = mg_json_parse(a, c->agent, &mg_json_raw_limits, &snapshot, err);
+    if (rc < 0)
+        return mg_err_wrap(err, MG_EINTERNAL, "stored agent");
+    const struct mg_json *v = mg_json_get(snapshot, "version");
+    if (v)
+        (void)mg_json_i64(v, &version);
+    c->agent = mg_agent_session_format(a, mg_json_get_str(a, snapshot, "id"), version, &new);
+    c->new_agent = true;
+    return MG_OK;
+}
+
+static mg_rc make_change(struct mg_arena *a, const struct mg_session_state *st, const struct mg_session_row *row,
+                         const struct mg_session_update *u, struct change *c, struct mg_err *err)
+{
+    const struct mg_meta_rules meta = {.create = false};
+    *c = (struct change){.title = row->title, .metadata = row->metadata, .agent = row->agent};
+    if (u->has_title) {
+        c->new_title = !same_text(u->title, row->title);
+        c->title = u->title;
+    }
+    mg_rc rc = mg_metadata_patch(a, row->metadata, u->metadata, &meta, &c->metadata, err);
+    c->new_metadata = rc >= 0 && !same_json(a, row->metadata, c->metadata);
+    return rc >= 0 && u->agent ? change_agent(a, st, u->agent, c, err) : rc;
+}
+
+/* Members of session.updated: what changed and nothing else. */
+static struct mg_sv updated_members(struct mg_arena *a, const struct change *c)
+{
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(UPDATED_MAX);
+    struct mg_jw w = mg_jw_to(&b);
+    mg_jw_obj(&w);
+    if (c->new_agent)
+        mg_jw_kraw(&w, "agent", c->agent);
+    if (c->new_metadata)
+        mg_jw_kraw(&w, "metadata", c->metadata);
+    if (c->new_title && c->title.ptr)
+        mg_jw_kstr(&w, "title", c->title);
+    else if (c->new_title)
+        mg_jw_knull(&w, "title");
+    mg_jw_obj_end(&w);
+    struct mg_sv all = mg_buf_view(&b);
+    return mg_arena_sv(a, mg_sv_n(all.ptr + 1, all.len - 2));
+}
+
+static mg_rc gone(struct mg_err *err, const struct mg_session_state *st)
+{
+    return mg_err_set(err, MG_ENOTFOUND, "session '%s' does not exist", st->session.s);
+}
+
+static mg_rc takes_update(const struct mg_session_state *st, struct mg_err *err)
+{
+    if (st->deleting)
+        return gone(err, st);
+    if (st->archived)
+        return mg_err_set(err, MG_ECONFLICT, "session '%s' is archived and cannot be changed", st->session.s);
+    return MG_OK;
+}
+
+mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
+                         const struct mg_json *body, struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err)
+{
+    struct mg_session_update u;
+    struct change c;
+    struct mg_sv workspace = mg_id_sv(&who->workspace);
+    mg_auto(res) struct mg_res *r = NULL, *before = NULL;
+    mg_rc rc = mg_session_parse_update(a, body, &u, err);
+    if (rc < 0)
+        return rc;
+    mg_auto(step) struct mg_step s;
+    rc = mg_step_begin(&s, e, pg, a, id, workspace, -1, err);
+    if (rc >= 0)
+        rc = takes_update(&s.st, err);
+    if (rc >= 0)
+        rc = mg_session_read(s.t, workspace, id, &before, ret, err);
+    if (rc >= 0)
+        rc = make_change(a, &s.st, ret, &u, &c, err);
+    if (rc < 0)
+        return rc;
+    if (!c.new_title && !c.new_metadata && !c.new_agent) {
+        *ret_res = mg_steal(&before);
+        return MG_OK;
+    }
+    mg_step_event(&s, MG_EV_SESSION_UPDATED, updated_members(a, &c), true);
+    rc = mg_session_save(s.t, id, c.title, c.metadata, c.agent, err);
+    if (rc >= 0)
+        rc = mg_step_commit(&s, "session_update", err);
+    if (rc >= 0)
+        rc = mg_session_get(pg, workspace, id, &r, ret, err);
+    if (rc >= 0)
+        *ret_res = mg_steal(&r);
+    return rc;
+}
+
+/* ---- archive, delete ---- */
+
+static mg_rc not_running(const struct mg_session_state *st, const char *what, struct mg_err *err)
+{
+    if (st->deleting)
+        return gone(err, st);
+    if (st->status == MG_ST_RUNNING || st->status == MG_ST_RESCHEDULING)
+        return mg_err_set(err, MG_ECONFLICT, "session '%s' is %s and cannot be %s; send a user.interrupt and wait until it is idle",
+                          st->session.s, mg_session_status_name(st->status), what);
+    return MG_OK;
+}
+
+/* Open calls get their answers, then the session is over. */
+static mg_rc terminate(struct mg_step *s, struct mg_err *err)
+{
+    mg_rc rc = mg_turn_interrupt(s, err);
+    if (rc < 0 || s->st.status == MG_ST_TERMINATED)
+        return rc;
+    mg_step_event(s, MG_EV_STATUS_TERMINATED, MG_SV(""), true);
+    s->st.status = MG_ST_TERMINATED;
+    s->st.queued_inputs = 0;
+    return MG_OK;
+}
+
+mg_rc mg_sessions_archive(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
+                          struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err)
+{
+    struct mg_sv workspace = mg_id_sv(&who->workspace);
+    mg_auto(step) struct mg_step s;
+    mg_rc rc = mg_step_begin(&s, e, pg, a, id, workspace, -1, err);
+    if (rc >= 0)
+        rc = not_running(&s.st, "archived", err);
+    if (rc < 0)
+        return rc;
+    if (!s.st.archived) {
+        rc = terminate(&s, err);
+        if (rc >= 0)
+            rc = mg_session_set_archived(s.t, id, err);
+        if (rc >= 0)
+            rc = mg_step_commit(&s, "session_archive", err);
+        if (rc < 0)
+            return rc;
+    } else {
+        mg_txn_cleanup(&s.txn); /* the connection is needed for the read */
+    }
+    return mg_session_get(pg, workspace, id, ret_res, ret, err);
+}
+
+mg_rc mg_sessions_delete(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
+                         struct mg_err *err)
+{
+    mg_auto(step) struct mg_step s;
+    mg_rc rc = mg_step_begin(&s, e, pg, a, id, mg_id_sv(&who->workspace), -1, err);
+    if (rc >= 0)
+        rc = not_running(&s.st, "deleted", err);
+    if (rc >= 0)
+        rc = mg_session_set_deleting(s.t, id, err);
+    if (rc >= 0)
+        rc = mg_step_commit(&s, "session_delete", err);
+    if (rc < 0)
+        return rc;
+    mg_engine_deleted(e, &s.st.session, s.st.last_seq);
+    return MG_OK;
+}
