@@ -37,7 +37,7 @@ struct mg_http_req {
     bool http10;
     void *app;                    /* the ctx given to mg_http_start */
     struct mg_pg *pg;             /* the request thread's connection; not open until used; NULL in inline handlers */
-    void *principal;              /* set by the auth hook, arena memory */
+    void *principal;              /* struct mg_principal, set by the auth hook, arena memory; plain data: a WebSocket keeps a copy */
 };
 
 /* What a handler leaves behind. Status 0 means 200. */
@@ -62,6 +62,7 @@ enum {
     MG_ROUTE_INLINE = 2,   /* answered on the loop thread */
     MG_ROUTE_STREAM = 4,   /* answers with SSE; HTTP/1.0 and HEAD get a clear refusal */
     MG_ROUTE_WS = 8,       /* WebSocket upgrade only */
+    MG_ROUTE_ANY_TYPE = 32, /* the body need not be application/json */
     MG_ROUTE_ENV_KEY = 16, /* environment keys and item tokens may call it too; the handler checks the scope */
 };
 
@@ -91,6 +92,33 @@ int mg_http_query_all(const struct mg_http_req *req, const char *name, struct mg
 
 struct mg_http;
 struct mg_hub;
+struct mg_stream_spec;
+
+/* Limits that an operator or a test may change; 0 stands for the default beside it. */
+struct mg_http_limits {
+    unsigned header_ms;     /* MG_HTTP_HEADER_MS */
+    unsigned body_idle_ms;  /* MG_HTTP_BODY_IDLE_MS */
+    unsigned idle_ms;       /* MG_HTTP_IDLE_MS */
+    unsigned keepalive_ms;  /* MG_HTTP_KEEPALIVE_MS */
+    unsigned send_ms;       /* MG_HTTP_SEND_MS */
+    unsigned pong_ms;       /* MG_WS_PONG_MS */
+    unsigned message_ms;    /* MG_WS_MESSAGE_MS */
+    unsigned subs_max;      /* MG_WS_SUBS_MAX */
+    unsigned key_sockets_max; /* MG_WS_KEY_SOCKETS_MAX */
+    size_t bodies_max;      /* MG_HTTP_BODIES_MAX */
+};
+
+enum {
+    MG_HTTP_HEADERS_COUNT_MAX = 128,       /* header lines of a request: 431 above */
+    MG_HTTP_FD_MAX = 65536,                /* descriptors of the process: mg_http_start lowers a higher limit, tables are sized by it */
+    MG_HTTP_BODIES_MAX = 256 * 1024 * 1024, /* bytes of all bodies that are being received together: 503 above */
+    MG_WS_PONG_MS = 20000,                 /* without a pong: closed */
+    MG_WS_MESSAGE_MS = 30000,              /* to finish a message that was begun */
+    MG_WS_MESSAGE_MAX = 1024 * 1024,       /* bytes of a message, fragments together: 1009 above */
+    MG_WS_SUBS_MAX = 1000,                 /* subscriptions of a socket */
+    MG_WS_KEY_SOCKETS_MAX = 10000,         /* sockets of a credential */
+    MG_WS_CREDIT = 256,                    /* events that a subscription may get before the client allows more */
+};
 
 struct mg_http_opts {
     const char *listen;              /* "127.0.0.1:8080", "[::]:8443", port 0 picks one */
@@ -102,6 +130,21 @@ struct mg_http_opts {
     const char *conninfo;            /* of the request threads' connections */
     unsigned threads;                /* request threads: 4 to 8 */
     const char *const *origins;      /* allowed Origin values of WebSocket upgrades, NULL-terminated; same origin always */
+    const char *node;                /* this node's name, for the hello of WebSockets; NULL: none is told */
+    /* WebSocket routes (MG_ROUTE_WS, handler NULL) have no handler: a pattern with a {} is one session's stream, one without is the
+     * multiplexed stream. Their allowed query names are in the route as usual ("after", "types", "event_deltas", "thread_id", "ticket").
+     * The auth hook runs on the upgrade with the route, and sees ?ticket= in the query. Both hooks run on a request thread; req holds
+     * the principal, pg and an arena. NULL: WebSockets are answered with 404.
+     *
+     * Checks that the principal may read the session and finds where the stream starts: after is an event id, "start", or empty for now.
+     * Fills session, after_seq and key_id; the rest of the specification is the caller's. */
+    mg_rc (*resolve_stream)(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv after, struct mg_stream_spec *ret,
+                            struct mg_err *err);
+    /* POST of events. body: the object {"events":[...]}. idempotency_key: empty when none. *ret_ids: the JSON array of the ids that the
+     * events got, arena memory. */
+    mg_rc (*ws_send)(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv body, struct mg_sv idempotency_key,
+                     struct mg_sv *ret_ids, struct mg_err *err);
+    struct mg_http_limits limits;
     void *app;
 };
 
@@ -111,5 +154,15 @@ int mg_http_port(const struct mg_http *h);
 /* Stops accepting, tells the streams (SSE comment and end, WebSocket `bye` with spread delays, close 1001), lets running handlers end. */
 void mg_http_drain(struct mg_http *h, unsigned grace_ms);
 void mg_http_stop(struct mg_http *h); /* joins and frees */
+
+/* Any thread: makes the loop call mg_hub_run soon (mg_hub_opts.wakeup). */
+void mg_http_wake(struct mg_http *h);
+/* Any thread: runs fn on a request thread with that thread's connection (mg_hub_opts.load). MG_EUNAVAIL when the queue is full. */
+mg_rc mg_http_run(struct mg_http *h, void (*fn)(void *arg, struct mg_pg *pg), void *arg) MG_MUSTCHECK;
+/* Any thread: appends the server's counters as Prometheus text. */
+void mg_http_metrics(struct mg_http *h, struct mg_buf *out);
+/* Status and error.type of a result code (the one table). */
+int mg_http_status(mg_rc rc);
+const char *mg_http_error_type(int status);
 
 #endif

@@ -11,8 +11,13 @@ struct mg_stream_spec {
     struct mg_id session;
     int64_t after_seq;     /* events with a greater number follow; the handler resolved it (now, start, or the cursor's) */
     bool deltas_message, deltas_thinking;
-    struct mg_sv types;    /* comma-separated filter; empty: all */
+    struct mg_sv types;    /* comma-separated filter; empty: all; copied when the stream starts */
+    struct mg_id thread;   /* only events of this thread; "": all */
     struct mg_id key_id;   /* the credential, so that its revocation ends the stream */
 };
+
+struct mg_event;
+/* Whether a stream with this filter gets the event. */
+bool mg_stream_wants(struct mg_sv types, const struct mg_id *thread, const struct mg_event *e);
 
 #endif

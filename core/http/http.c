@@ -1,0 +1,488 @@
+/* The server: one libwebsockets context on the libev loop, one thread that owns it, the request pool, the way between them.
+ *
+ * libwebsockets 4.1.6 lends the sockets, TLS, timers and the loop; connections are adopted in its raw role and HTTP/1 and
+ * WebSocket framing are ours (head.c, body.c, ws-frame.c). Its own HTTP server was tried against the field cases and cannot meet them: it
+ * ignores Transfer-Encoding in requests, takes two Content-Length lines, closes without an answer when headers outgrow its table, cannot
+ * bound an inflated message, and holds 5.9 kB for an idle stream. */
+#include "http/http.h"
+
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "events/hub.h"
+#include "http/listen.h"
+#include "http/server.h"
+#include "store/pg.h"
+
+enum {
+    QUEUE_MAX = 4096,                 /* requests that wait for a thread: about two seconds of work; 503 above */
+    SCRATCH_KEEP = 128 * 1024,        /* bytes of the scratch buffer that are kept between writes */
+    SCRATCH_MAX = 64 * 1024 * 1024,   /* a single event with its framing */
+};
+
+/* ---- tasks ---- */
+
+struct job {
+    struct mg_http *http;
+    void (*fn)(void *arg, struct mg_pg *pg);
+    void *arg;
+};
+
+static void signal_loop(struct mg_http *h)
+{
+    if (!atomic_exchange(&h->woken, true))
+        lws_cancel_service(h->lws);
+}
+
+void mg_http_wake(struct mg_http *h)
+{
+    signal_loop(h);
+}
+
+static void task_thread(void *arg, void *thread)
+{
+    struct mg_task *t = arg;
+    struct mg_http *h = t->http;
+    t->run(t, thread);
+    t->next = NULL;
+    pthread_mutex_lock(&h->lock);
+    *h->finished_tail = t;
+    h->finished_tail = &t->next;
+    pthread_mutex_unlock(&h->lock);
+    signal_loop(h);
+}
+
+mg_rc mg_task_submit(struct mg_http *h, struct mg_task *t)
+{
+    return mg_pool_submit(h->pool, task_thread, t);
+}
+
+static void job_thread(void *arg, void *thread)
+{
+    struct job *j = arg;
+    j->fn(j->arg, thread);
+    free(j);
+}
+
+mg_rc mg_http_run(struct mg_http *h, void (*fn)(void *arg, struct mg_pg *pg), void *arg)
+{
+    struct job *j = mg_xmalloc(sizeof(*j));
+    *j = (struct job){.http = h, .fn = fn, .arg = arg};
+    mg_rc rc = mg_pool_submit(h->pool, job_thread, j);
+    if (rc < 0)
+        free(j);
+    return rc;
+}
+
+static void finish_tasks(struct mg_http *h)
+{
+    pthread_mutex_lock(&h->lock);
+    struct mg_task *t = h->finished;
+    h->finished = NULL;
+    h->finished_tail = &h->finished;
+    pthread_mutex_unlock(&h->lock);
+    for (struct mg_task *next; t; t = next) {
+        next = t->next;
+        t->done(t);
+    }
+}
+
+static void *thread_start(void *ctx)
+{
+    const struct mg_http *h = ctx;
+    return h->opts.conninfo ? mg_pg_new(h->opts.conninfo) : NULL;
+}
+
+static void thread_stop(void *ctx, void *thread)
+{
+    (void)ctx;
+    mg_pg_free(thread);
+}
+
+/* ---- the loop ---- */
+
+static void pump(struct mg_http *h)
+{
+    /* As many as there are now: a stream that is ready again waits for the others. */
+    struct mg_list batch;
+    mg_list_init(&batch);
+    while (!mg_list_empty(&h->ready)) {
+        struct mg_list *it = h->ready.next;
+        mg_list_del(it);
+        mg_list_add_tail(&batch, it);
+    }
+    while (!mg_list_empty(&batch)) {
+        struct mg_conn *c = mg_container_of(batch.next, struct mg_conn, ready);
+        mg_list_del(&c->ready);
+        mg_conn_pump(c);
+    }
+    if (h->scratch.cap > SCRATCH_KEEP)
+        mg_buf_done(&h->scratch);
+}
+
+static void close_listener(struct mg_http *h)
+{
+    if (h->listener)
+        lws_set_timeout(h->listener, PENDING_TIMEOUT_USER_OK, LWS_TO_KILL_SYNC);
+    h->listener = NULL;
+}
+
+static void drain_all(struct mg_http *h)
+{
+    h->drained = true;
+    close_listener(h);
+    mg_list_each(it, &h->conns) mg_conn_drain(mg_container_of(it, struct mg_conn, link));
+}
+
+static void stop_all(struct mg_http *h)
+{
+    close_listener(h);
+    lws_sul_schedule(h->lws, 0, &h->tick, NULL, LWS_SET_TIMER_USEC_CANCEL);
+    while (!mg_list_empty(&h->conns))
+        mg_io_close(mg_container_of(h->conns.next, struct mg_conn, link));
+    lws_context_destroy(h->lws); /* ends the loop; the rest is freed by a second call outside of it */
+}
+
+static void on_wake(struct mg_http *h)
+{
+    atomic_store(&h->woken, false);
+    if (h->stopped)
+        return;
+    if (atomic_load(&h->stopping)) {
+        h->stopped = true;
+        stop_all(h);
+        return;
+    }
+    if (atomic_load(&h->draining) && !h->drained)
+        drain_all(h);
+    finish_tasks(h);
+    if (h->opts.hub)
+        mg_hub_run(h->opts.hub);
+    pump(h);
+}
+
+static void fire(void *ctx, struct mg_timer *t)
+{
+    (void)ctx;
+    mg_conn_timer(mg_container_of(t, struct mg_conn, timer));
+}
+
+static void on_tick(lws_sorted_usec_list_t *sul)
+{
+    struct mg_http *h = mg_container_of(sul, struct mg_http, tick);
+    uint64_t ms = (mg_now_ns() - h->start_ns) / 1000000;
+    mg_wheel_advance(&h->wheel, (uint32_t)(ms / MG_WHEEL_TICK_MS), fire, h);
+    pump(h);
+    lws_sul_schedule(h->lws, 0, &h->tick, on_tick, MG_WHEEL_TICK_MS * 1000);
+}
+
+static void adopt(void *ctx, int fd, const struct mg_peer *peer)
+{
+    struct mg_http *h = ctx;
+    int one = 1;
+    if (fd >= h->max_fd) { /* libwebsockets indexes a table of that size by descriptor */
+        (void)close(fd);
+        return;
+    }
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    struct mg_conn *c = mg_conn_new(h);
+    c->family = peer->family;
+    memcpy(c->addr, peer->addr, sizeof(c->addr));
+    h->adopting = c;
+    lws_adopt_desc_t info = {
+        .vh = h->vhost,
+        .type = LWS_ADOPT_SOCKET | LWS_ADOPT_ALLOW_SSL,
+        .fd.sockfd = fd,
+        .vh_prot_name = "mango",
+        .opaque = c,
+    };
+    struct lws *wsi = lws_adopt_descriptor_vhost_via_info(&info);
+    if (!wsi && h->adopting == c)
+        mg_conn_free(c);
+    else if (wsi)
+        mg_conn_start(c);
+    h->adopting = NULL;
+}
+
+static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t len)
+{
+    struct mg_conn *c = lws_get_opaque_user_data(wsi);
+    struct mg_http *h;
+    (void)user;
+    switch ((int)reason) {
+    case LWS_CALLBACK_RAW_ADOPT:
+        if (c)
+            c->wsi = wsi;
+        return 0;
+    case LWS_CALLBACK_RAW_RX:
+        return mg_conn_rx(c, in, len);
+    case LWS_CALLBACK_RAW_WRITEABLE:
+        return mg_conn_writable(c);
+    case LWS_CALLBACK_RAW_CLOSE:
+        if (!c)
+            return 0;
+        if (c->http->adopting == c)
+            c->http->adopting = NULL;
+        lws_set_opaque_user_data(wsi, NULL);
+        mg_conn_free(c);
+        return 0;
+    case LWS_CALLBACK_RAW_RX_FILE:
+        h = lws_context_user(lws_get_context(wsi));
+        mg_listen_accept(lws_get_socket_fd(wsi), &h->spare_fd, adopt, h);
+        return 0;
+    case LWS_CALLBACK_EVENT_WAIT_CANCELLED:
+        on_wake(lws_context_user(lws_get_context(wsi)));
+        return 0;
+    default:
+        return 0;
+    }
+}
+
+static const struct lws_protocols protocols[] = {
+    {.name = "mango", .callback = on_event},
+    {.name = NULL},
+};
+
+static void *loop(void *arg)
+{
+    struct mg_http *h = arg;
+    struct sigaction sigint;
+    h->thread = pthread_self();
+    (void)pthread_setname_np(pthread_self(), "mango-http");
+    while (!h->stopped)
+        (void)lws_service(h->lws, 0);
+    /* libev's end of its SIGINT watcher would reset the process's handler. */
+    (void)sigaction(SIGINT, NULL, &sigint);
+    lws_context_destroy(h->lws);
+    (void)sigaction(SIGINT, &sigint, NULL);
+    return NULL;
+}
+
+/* ---- start and stop ---- */
+
+static void lws_line(int level, const char *line)
+{
+    size_t n = strlen(line);
+    while (n && (line[n - 1] == '\n' || line[n - 1] == ' '))
+        n--;
+    mg_log(level & LLL_ERR ? MG_WARN : MG_DEBUG, "libwebsockets", MG_F_SV("text", mg_sv_n(line, n)));
+}
+
+static void fill_limits(struct mg_http_limits *l)
+{
+    const struct mg_http_limits d = {
+        MG_HTTP_HEADER_MS, MG_HTTP_BODY_IDLE_MS, MG_HTTP_IDLE_MS, MG_HTTP_KEEPALIVE_MS, MG_HTTP_SEND_MS, MG_WS_PONG_MS,
+        MG_WS_MESSAGE_MS, MG_WS_SUBS_MAX, MG_WS_KEY_SOCKETS_MAX, MG_HTTP_BODIES_MAX,
+    };
+    unsigned *to[] = {&l->header_ms, &l->body_idle_ms, &l->idle_ms, &l->keepalive_ms, &l->send_ms,
+                      &l->pong_ms, &l->message_ms, &l->subs_max, &l->key_sockets_max};
+    const unsigned from[] = {d.header_ms, d.body_idle_ms, d.idle_ms, d.keepalive_ms, d.send_ms,
+                             d.pong_ms, d.message_ms, d.subs_max, d.key_sockets_max};
+    for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++)
+        if (*to[i] == 0)
+            *to[i] = from[i];
+    if (l->bodies_max == 0)
+        l->bodies_max = d.bodies_max;
+}
+
+/* libwebsockets makes tables for every descriptor that the process may have: a limit of a million would cost 16 MB of them. */
+static void lower_descriptor_limit(struct mg_http *h)
+{
+    struct rlimit r;
+    h->max_fd = MG_HTTP_FD_MAX;
+    if (getrlimit(RLIMIT_NOFILE, &r) < 0)
+        return;
+    if (r.rlim_cur > MG_HTTP_FD_MAX) {
+        r.rlim_cur = MG_HTTP_FD_MAX;
+        (void)setrlimit(RLIMIT_NOFILE, &r);
+    }
+    h->max_fd = (int)r.rlim_cur;
+}
+
+static mg_rc check_file(const char *what, const char *path, struct mg_err *err)
+{
+    if (access(path, R_OK) == 0)
+        return MG_OK;
+    return mg_err_set(err, MG_ECONFIG, "%s: cannot read '%s': %m", what, path);
+}
+
+static mg_rc make_context(struct mg_http *h, struct mg_err *err)
+{
+    struct lws_context_creation_info info = {
+        .port = CONTEXT_PORT_NO_LISTEN_SERVER,
+        .protocols = protocols,
+        .user = h,
+        .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
+        .pt_serv_buf_size = MG_HTTP_READ + LWS_PRE,
+        .alpn = "http/1.1",
+        .vhost_name = "mango",
+    };
+    struct sigaction sigint;
+    if (h->tls) {
+        info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
+        info.ssl_cert_filepath = h->opts.tls_cert;
+        info.ssl_private_key_filepath = h->opts.tls_key;
+        if (check_file("TLS certificate", h->opts.tls_cert, err) < 0 || check_file("TLS key", h->opts.tls_key, err) < 0)
+            return MG_ECONFIG;
+    }
+    lws_set_log_level(LLL_ERR | LLL_WARN, lws_line);
+    /* libev takes SIGINT for its own loops: the handler of the program is put back. */
+    (void)sigaction(SIGINT, NULL, &sigint);
+    h->lws = lws_create_context(&info);
+    (void)sigaction(SIGINT, &sigint, NULL);
+    if (!h->lws)
+        return mg_err_set(err, MG_ECONFIG, "libwebsockets cannot start its libev event loop, without which thousands of idle streams stall "
+                                           "the server: install the Debian package libwebsockets-evlib-ev (apt-get install "
+                                           "libwebsockets-evlib-ev)");
+    h->vhost = lws_create_vhost(h->lws, &info);
+    if (!h->vhost)
+        return mg_err_set(err, MG_ECONFIG, h->tls ? "TLS: the certificate and the key do not work together (both must be PEM, the key "
+                                                    "without a passphrase, and belong to each other)"
+                                                  : "libwebsockets cannot make its virtual host");
+    return MG_OK;
+}
+
+static mg_rc start_listener(struct mg_http *h, struct mg_err *err)
+{
+    int fd = -1;
+    mg_rc rc = mg_listen_open(h->opts.listen, &fd, &h->port, err);
+    if (rc < 0)
+        return rc;
+    h->listener = lws_adopt_descriptor_vhost(h->vhost, LWS_ADOPT_RAW_FILE_DESC, (lws_sock_file_fd_type){.filefd = fd}, "mango", NULL);
+    if (h->listener)
+        return MG_OK;
+    (void)close(fd);
+    return mg_err_set(err, MG_EINTERNAL, "libwebsockets did not take the listening socket");
+}
+
+static mg_rc start_threads(struct mg_http *h, struct mg_err *err)
+{
+    const struct mg_pool_opts po = {
+        .name = "mango-req",
+        .min = h->opts.threads ? h->opts.threads : 4,
+        .max = h->opts.threads ? h->opts.threads : 4,
+        .queue_max = QUEUE_MAX,
+        .thread_start = thread_start,
+        .thread_stop = thread_stop,
+        .ctx = h,
+    };
+    sigset_t all, old;
+    h->pool = mg_pool_new(&po);
+    lws_sul_schedule(h->lws, 0, &h->tick, on_tick, MG_WHEEL_TICK_MS * 1000);
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the program's, never the loop's */
+    int e = pthread_create(&h->joinable, NULL, loop, h);
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (e)
+        return mg_err_errno(err, e, "cannot start the HTTP thread");
+    return MG_OK;
+}
+
+static struct mg_http *server_alloc(const struct mg_http_opts *o)
+{
+    struct mg_http *h = mg_xcalloc(1, sizeof(*h));
+    pthread_condattr_t attr;
+    h->opts = *o;
+    h->limits = o->limits;
+    fill_limits(&h->limits);
+    h->tls = o->tls_cert && o->tls_cert[0];
+    h->start_ns = mg_now_ns();
+    h->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    h->scratch = MG_BUF_INIT(SCRATCH_MAX);
+    h->finished_tail = &h->finished;
+    h->thread = pthread_self();
+    mg_list_init(&h->conns);
+    mg_list_init(&h->ready);
+    mg_wheel_init(&h->wheel);
+    h->key_sockets = mg_map_new();
+    h->router = mg_router_new(o->routes);
+    (void)pthread_mutex_init(&h->lock, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&h->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    return h;
+}
+
+static void server_free(struct mg_http *h)
+{
+    mg_router_free(h->router);
+    mg_map_free(h->key_sockets);
+    mg_buf_done(&h->scratch);
+    if (h->spare_fd >= 0)
+        (void)close(h->spare_fd);
+    (void)pthread_mutex_destroy(&h->lock);
+    (void)pthread_cond_destroy(&h->changed);
+    free(h);
+}
+
+mg_rc mg_http_start(const struct mg_http_opts *o, struct mg_http **ret, struct mg_err *err)
+{
+    struct mg_http *h = server_alloc(o);
+    lower_descriptor_limit(h);
+    mg_rc rc = make_context(h, err);
+    if (rc >= 0)
+        rc = start_listener(h, err);
+    if (rc >= 0)
+        rc = start_threads(h, err);
+    if (rc < 0) {
+        if (h->lws)
+            lws_context_destroy(h->lws);
+        if (h->pool)
+            mg_pool_free(h->pool);
+        server_free(h);
+        return rc;
+    }
+    *ret = h;
+    return MG_OK;
+}
+
+int mg_http_port(const struct mg_http *h)
+{
+    return h->port;
+}
+
+void mg_http_drain(struct mg_http *h, unsigned grace_ms)
+{
+    struct timespec until;
+    atomic_store(&h->draining, true);
+    signal_loop(h);
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += grace_ms / 1000;
+    until.tv_nsec += (long)(grace_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&h->lock);
+    while (h->n_conns && pthread_cond_timedwait(&h->changed, &h->lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&h->lock);
+}
+
+void mg_http_stop(struct mg_http *h)
+{
+    if (!h)
+        return;
+    atomic_store(&h->stopping, true);
+    /* Always, even when a wake-up is under way: the flag must be seen. */
+    lws_cancel_service(h->lws);
+    (void)pthread_join(h->joinable, NULL);
+    atomic_store(&h->woken, true); /* nobody is there to be woken any more */
+    mg_pool_free(h->pool);
+    h->thread = pthread_self();
+    finish_tasks(h);
+    server_free(h);
+}
+
+void mg_http_metrics(struct mg_http *h, struct mg_buf *out)
+{
+    mg_metrics_write(&h->metrics, out);
+}

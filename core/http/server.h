@@ -1,0 +1,193 @@
+/* What the files of this folder share: the server, a connection, a task of the request pool. Nothing outside includes it.
+ *
+ * Concurrency: everything belongs to the loop thread, except what struct mg_http marks as shared and a task between its submission and
+ * its done(). */
+#ifndef MG_HTTP_SERVER_H
+#define MG_HTTP_SERVER_H
+
+#include <libwebsockets.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/pool.h"
+#include "http/body.h"
+#include "http/head.h"
+#include "http/http.h"
+#include "http/metrics.h"
+#include "http/router.h"
+#include "http/wheel.h"
+
+struct mg_map;
+struct mg_conn;
+struct mg_call;
+struct mg_sse;
+struct mg_ws;
+
+enum {
+    MG_HTTP_WRITE = 64 * 1024,       /* bytes of one write of a plain answer */
+    MG_HTTP_STREAM_WRITE = 16 * 1024, /* bytes that a stream gathers for one write */
+    MG_HTTP_LINGER_MS = 2000,        /* to let the peer read an answer that was sent before its request ended */
+    MG_HTTP_READ = 64 * 1024,        /* bytes of one read */
+};
+
+/* Work for a request thread. run is called there, then done on the loop thread (or on the stopping thread once the loop has ended). */
+struct mg_task {
+    struct mg_task *next;
+    struct mg_http *http;
+    void (*run)(struct mg_task *t, struct mg_pg *pg);
+    void (*done)(struct mg_task *t);
+};
+
+struct mg_http {
+    struct mg_http_opts opts;
+    struct mg_http_limits limits; /* defaults filled in */
+    struct mg_router *router;
+    struct mg_pool *pool;
+    struct lws_context *lws;
+    struct lws_vhost *vhost;
+    struct lws *listener; /* NULL once closed */
+    pthread_t thread;     /* the loop, set by itself; what mg_http_on_loop compares with */
+    pthread_t joinable;   /* the same, of the starting thread */
+    int port, max_fd;
+    bool tls;
+    uint64_t start_ns;
+    struct mg_wheel wheel;
+    lws_sorted_usec_list_t tick;
+    struct mg_list conns; /* all connections */
+    struct mg_list ready; /* connections with something to pump */
+    struct mg_map *key_sockets; /* credential -> struct of its WebSocket count (ws.c) */
+    size_t bodies;        /* bytes of bodies being received */
+    struct mg_buf scratch; /* one write of a stream is put together here */
+    struct mg_head head;  /* of the request that is being parsed */
+    struct mg_http_metrics metrics; /* shared, atomic */
+    struct mg_conn *adopting;
+    int spare_fd; /* given up for a moment when descriptors run out, so that a connection can be refused */
+    bool drained; /* drain was begun on the loop */
+    bool stopped; /* the loop ends */
+
+    /* shared */
+    atomic_bool woken, draining, stopping;
+    pthread_mutex_t lock; /* of the following */
+    pthread_cond_t changed; /* n_conns; CLOCK_MONOTONIC */
+    struct mg_task *finished, **finished_tail;
+    unsigned n_conns;
+};
+
+/* Aborts when another thread than the loop's is here: libwebsockets has no locks. */
+void mg_http_on_loop(const struct mg_http *h);
+/* Any thread. On failure nothing was taken over. */
+mg_rc mg_task_submit(struct mg_http *h, struct mg_task *t) MG_MUSTCHECK;
+
+enum mg_conn_state {
+    MG_CONN_HEAD,   /* waits for a request or is inside its head */
+    MG_CONN_BODY,   /* inside a request's body */
+    MG_CONN_WAIT,   /* a request thread has the request */
+    MG_CONN_SEND,   /* an answer goes out */
+    MG_CONN_SSE,
+    MG_CONN_WS,
+    MG_CONN_LINGER, /* closed for writing: what still comes is dropped */
+};
+
+struct mg_conn {
+    struct mg_list link;  /* http.conns */
+    struct mg_list ready; /* http.ready, or linked to itself */
+    struct mg_timer timer;
+    struct mg_http *http;
+    struct lws *wsi;
+    struct mg_call *call; /* the request in progress */
+    struct mg_sse *sse;
+    struct mg_ws *ws;
+    struct mg_buf in;     /* received and not yet used */
+    struct mg_buf out;    /* an answer; out_at bytes of it are sent */
+    size_t out_at;
+    size_t scanned;       /* of mg_head_parse */
+    size_t linger_bytes;
+    struct mg_body body;
+    uint8_t state;        /* enum mg_conn_state */
+    bool rx_off;          /* no reads: the peer's bytes wait in its kernel */
+    bool in_callback;     /* libwebsockets is inside a callback of this connection */
+    bool dead;            /* to be closed when the callback returns */
+    bool close_after;     /* out is the last answer */
+    bool processing;      /* the parser's loop runs */
+    bool used;            /* a request has been answered */
+    bool begun;           /* bytes of a request are here; the header timer runs */
+    bool tls_settled;
+    uint16_t family;      /* of addr */
+    uint16_t peer_port;
+    uint8_t addr[16];
+};
+
+/* conn.c */
+struct mg_conn *mg_conn_new(struct mg_http *h);
+void mg_conn_free(struct mg_conn *c); /* from the close callback only */
+void mg_conn_start(struct mg_conn *c);
+int mg_conn_rx(struct mg_conn *c, const char *p, size_t n);
+int mg_conn_writable(struct mg_conn *c);
+void mg_conn_timer(struct mg_conn *c);
+void mg_conn_pump(struct mg_conn *c);
+void mg_conn_drain(struct mg_conn *c);
+/* Sends c->out, then goes on with the next request or lingers. */
+void mg_conn_answer(struct mg_conn *c);
+/* Closes for writing once everything is sent, drops what comes, then closes. */
+void mg_conn_linger(struct mg_conn *c);
+void mg_conn_kill(struct mg_conn *c);
+void mg_conn_arm(struct mg_conn *c, unsigned ms);
+void mg_conn_ready(struct mg_conn *c); /* pump it soon; callable from hub callbacks */
+
+/* io.c: the only calls into libwebsockets for a connection. */
+bool mg_io_send(struct mg_conn *c, const void *p, size_t n); /* false: the connection is gone, kill it */
+bool mg_io_choked(const struct mg_conn *c);
+void mg_io_want_write(struct mg_conn *c);
+void mg_io_rx(struct mg_conn *c, bool on);
+void mg_io_shutdown(struct mg_conn *c);
+void mg_io_close(struct mg_conn *c); /* not inside a callback of c */
+void mg_io_small_buffer(struct mg_conn *c);
+
+/* call.c */
+struct mg_call {
+    struct mg_task task;
+    struct mg_http *http;
+    struct mg_conn *conn; /* NULL once the connection is gone; loop thread only */
+    const struct mg_route *route;
+    struct mg_http_req req;
+    struct mg_http_res res;
+    struct mg_buf body; /* what req.body views */
+    struct mg_buf out;  /* the answer's bytes */
+    struct mg_ws_accept *accept; /* of an upgrade: what the handshake answers with */
+    uint64_t start_ns;
+    uint64_t body_max;
+    size_t counted; /* of http.bodies */
+    int status;
+    bool keep_alive;
+    bool drop_body; /* the answer is known already: the body is read and dropped */
+    bool upgrade;
+    bool chunked_ok;
+    char allow[MG_ALLOW_MAX];
+    struct mg_err err;
+};
+/* From http.head. Never fails: a refused request is a call whose err is set. */
+struct mg_call *mg_call_new(struct mg_conn *c);
+void mg_call_free(struct mg_call *call);
+/* Runs the handler: inline, or on the pool. The connection waits; mg_call_done comes back. */
+void mg_call_start(struct mg_call *call);
+/* An answer without a request: the head could not be parsed, or it took too long. */
+void mg_call_refuse(struct mg_conn *c, int status, const struct mg_err *err);
+
+/* sse.c */
+void mg_sse_start(struct mg_conn *c, struct mg_call *call);
+void mg_sse_pump(struct mg_conn *c);
+void mg_sse_timer(struct mg_conn *c);
+void mg_sse_drain(struct mg_conn *c);
+void mg_sse_free(struct mg_sse *s);
+
+/* ws.c */
+bool mg_ws_check(struct mg_call *call, const struct mg_head *head);  /* false: call->err, call->status */
+mg_rc mg_ws_run(struct mg_call *call); /* request thread, after the authentication */
+void mg_ws_start(struct mg_conn *c, struct mg_call *call);
+void mg_ws_rx(struct mg_conn *c, const char *p, size_t n);
+void mg_ws_pump(struct mg_conn *c);
+void mg_ws_timer(struct mg_conn *c);
+void mg_ws_drain(struct mg_conn *c);
+void mg_ws_free(struct mg_ws *ws);
+
+#endif

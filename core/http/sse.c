@@ -1,0 +1,282 @@
+/* Server-sent events: a connection that became a subscriber of the hub.
+ *
+ * The stream subscribes before its headers go out, so that nothing falls between the two. Events go out as HTTP chunks of about
+ * MG_HTTP_STREAM_WRITE bytes, several small frames together, one write at a time; a larger event is copied out of its shared text piece by
+ * piece, so a slow reader holds references and its socket's buffer, never a copy of what it has not read. */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "events/hub.h"
+#include "http/response.h"
+#include "http/server.h"
+#include "http/stream.h"
+
+enum {
+    CHUNK_HEAD = 8,        /* "%06zx\r\n": leading zeros are allowed in a chunk size */
+    FRAME_EXTRA = 256,     /* `event:`, `id:` and `data:` lines around the text */
+};
+
+struct mg_sse {
+    struct mg_sub *sub;
+    struct mg_event *big; /* an event that goes out in pieces */
+    size_t big_at;        /* bytes of its text that went out */
+    char *types;          /* comma-separated filter or NULL */
+    struct mg_id thread;
+    uint64_t wrote_ns;    /* the last write */
+    uint64_t stuck_ns;    /* since when the socket takes nothing; 0: it does */
+    bool ended;           /* the last chunk is written */
+    bool last;            /* an event that ends the stream has been taken */
+};
+
+void mg_sse_free(struct mg_sse *s)
+{
+    if (!s)
+        return;
+    mg_sub_free(s->sub);
+    mg_event_unref(s->big);
+    free(s->types);
+    free(s);
+}
+
+bool mg_stream_wants(struct mg_sv types, const struct mg_id *thread, const struct mg_event *e)
+{
+    if (e->seq == 0)
+        return true; /* previews were asked for */
+    if (thread->s[0] && e->thread_id.len && !mg_sv_eq(e->thread_id, mg_id_sv(thread)))
+        return false;
+    if (types.len == 0)
+        return true;
+    while (types.len)
+        if (mg_sv_eq(mg_sv_trim(mg_sv_split(&types, ',')), e->type))
+            return true;
+    return false;
+}
+
+/* ---- frames into the scratch buffer ---- */
+
+/* Line ends inside of JSON text are white space, but would end an SSE line. */
+static void append_text(struct mg_buf *b, struct mg_sv text)
+{
+    size_t at = b->len;
+    if (mg_buf_sv(b, text) < 0)
+        return;
+    for (size_t i = at; i < b->len; i++)
+        b->ptr[i] = b->ptr[i] == '\n' || b->ptr[i] == '\r' ? ' ' : b->ptr[i];
+}
+
+static void append_begin(struct mg_buf *b, const struct mg_event *e)
+{
+    (void)mg_buf_str(b, "event: ");
+    (void)mg_buf_sv(b, e->type);
+    if (e->seq) {
+        (void)mg_buf_str(b, "\nid: ");
+        (void)mg_buf_sv(b, e->id);
+    }
+    (void)mg_buf_str(b, "\ndata: ");
+}
+
+static void append_piece(struct mg_buf *b, struct mg_sse *s)
+{
+    struct mg_sv rest = mg_sv_from(s->big->json, s->big_at);
+    size_t n = rest.len < MG_HTTP_STREAM_WRITE ? rest.len : MG_HTTP_STREAM_WRITE;
+    append_text(b, mg_sv_n(rest.ptr, n));
+    s->big_at += n;
+    if (n < rest.len)
+        return;
+    (void)mg_buf_str(b, "\n\n");
+    mg_event_unref(s->big);
+    s->big = NULL;
+}
+
+static bool ends_stream(const struct mg_event *e)
+{
+    return e->seq && (mg_sv_eqz(e->type, "session.deleted") || mg_sv_eqz(e->type, "session.status_terminated"));
+}
+
+static void append_event(struct mg_buf *b, struct mg_sse *s, struct mg_event *e)
+{
+    append_begin(b, e);
+    if (e->json.len > MG_HTTP_STREAM_WRITE) {
+        s->big = e;
+        s->big_at = 0;
+        append_piece(b, s);
+        return;
+    }
+    append_text(b, e->json);
+    (void)mg_buf_str(b, "\n\n");
+    mg_event_unref(e);
+}
+
+/* Puts together one write. True when there may be more. */
+static bool gather(struct mg_conn *c, struct mg_buf *b)
+{
+    struct mg_sse *s = c->sse;
+    bool live;
+    while (b->len < MG_HTTP_STREAM_WRITE && !s->ended) {
+        if (s->big) {
+            append_piece(b, s);
+            continue;
+        }
+        enum mg_sub_end end = 0;
+        struct mg_event *e = s->last ? NULL : mg_sub_next(s->sub, &live, &end);
+        if (!e && !end && !s->last)
+            return false;
+        if (!e) {
+            s->ended = true;
+            continue;
+        }
+        s->last = ends_stream(e);
+        if (mg_stream_wants(mg_sv_of(s->types), &s->thread, e)) {
+            append_event(b, s, e);
+            mg_metric_add(&c->http->metrics.sse_events, 1);
+        } else {
+            mg_event_unref(e);
+        }
+    }
+    return !s->ended;
+}
+
+static void write_chunk(struct mg_conn *c, struct mg_buf *b)
+{
+    struct mg_sse *s = c->sse;
+    char head[32];
+    size_t n = b->len - CHUNK_HEAD;
+    if (n) {
+        (void)snprintf(head, sizeof(head), "%06x\r\n", (unsigned)(n & 0xffffff));
+        memcpy(b->ptr, head, CHUNK_HEAD);
+        (void)mg_buf_str(b, "\r\n");
+    } else {
+        mg_buf_reset(b);
+    }
+    if (s->ended)
+        (void)mg_buf_str(b, "0\r\n\r\n");
+    if (!mg_buf_ok(b) || (b->len && !mg_io_send(c, b->ptr, b->len))) {
+        mg_conn_kill(c);
+        return;
+    }
+    s->wrote_ns = mg_now_ns();
+    if (s->ended)
+        mg_conn_linger(c);
+}
+
+static struct mg_buf *scratch(struct mg_conn *c)
+{
+    struct mg_buf *b = &c->http->scratch;
+    mg_buf_reset(b);
+    (void)mg_buf_append(b, "        ", CHUNK_HEAD);
+    return b;
+}
+
+static void stuck(struct mg_conn *c)
+{
+    if (c->sse->stuck_ns == 0)
+        c->sse->stuck_ns = mg_now_ns();
+    mg_io_want_write(c);
+}
+
+void mg_sse_pump(struct mg_conn *c)
+{
+    if (mg_io_choked(c)) {
+        stuck(c);
+        return;
+    }
+    c->sse->stuck_ns = 0;
+    struct mg_buf *b = scratch(c);
+    bool more = gather(c, b);
+    if (b->len > CHUNK_HEAD || c->sse->ended)
+        write_chunk(c, b);
+    if (more && !c->dead)
+        mg_io_want_write(c); /* one write for each time that the socket has room */
+}
+
+/* ---- life ---- */
+
+static void ready(void *ctx)
+{
+    mg_conn_ready(ctx);
+}
+
+static void open_sub(struct mg_conn *c, const struct mg_stream_spec *spec)
+{
+    struct mg_sse *s = mg_xcalloc(1, sizeof(*s));
+    const struct mg_sub_opts o = {
+        .session = spec->session,
+        .key_id = spec->key_id,
+        .after_seq = spec->after_seq,
+        .deltas_message = spec->deltas_message,
+        .deltas_thinking = spec->deltas_thinking,
+        .ready = ready,
+        .ctx = c,
+    };
+    s->types = spec->types.len ? mg_xstrndup(spec->types.ptr, spec->types.len) : NULL;
+    s->thread = spec->thread;
+    c->sse = s;
+    s->sub = mg_sub_new(c->http->opts.hub, &o);
+    mg_metric_add(&c->http->metrics.sse, 1);
+}
+
+void mg_sse_start(struct mg_conn *c, struct mg_call *call)
+{
+    struct mg_buf *b = &c->http->scratch;
+    const struct mg_response_head head = {.status = 200, .request_id = &call->req.request_id, .keep_alive = false};
+    open_sub(c, call->res.stream);
+    c->state = MG_CONN_SSE;
+    mg_buf_done(&c->in);
+    mg_io_small_buffer(c);
+    mg_buf_reset(b);
+    mg_response_begin(b, &head);
+    (void)mg_buf_str(b, "content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
+                        "transfer-encoding: chunked\r\n\r\n");
+    if (!mg_io_send(c, b->ptr, b->len)) {
+        mg_conn_kill(c);
+        return;
+    }
+    c->sse->wrote_ns = mg_now_ns();
+    mg_io_rx(c, true); /* its end is how a client that went away is seen */
+    mg_conn_arm(c, c->http->limits.keepalive_ms);
+    mg_conn_ready(c);
+    mg_http_wake(c->http);
+}
+
+static void send_text(struct mg_conn *c, const char *text)
+{
+    struct mg_buf *b = scratch(c);
+    (void)mg_buf_str(b, text);
+    write_chunk(c, b);
+}
+
+/* Keeps paths awake that cut at silence, and finds readers that take nothing. */
+void mg_sse_timer(struct mg_conn *c)
+{
+    struct mg_sse *s = c->sse;
+    const struct mg_http_limits *l = &c->http->limits;
+    uint64_t now = mg_now_ns();
+    uint64_t quiet_ms = (now - s->wrote_ns) / 1000000;
+    if (mg_io_choked(c) && s->stuck_ns == 0)
+        stuck(c);
+    if (s->stuck_ns && now - s->stuck_ns >= (uint64_t)l->send_ms * 1000000) {
+        mg_metric_add(&c->http->metrics.slow_closed, 1);
+        mg_conn_kill(c);
+        return;
+    }
+    /* A ping between the pieces of an event would be inside of its line. */
+    if (quiet_ms + 2 * MG_WHEEL_TICK_MS >= l->keepalive_ms && !s->stuck_ns && !s->big) {
+        send_text(c, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
+        quiet_ms = 0;
+    }
+    quiet_ms += 2 * MG_WHEEL_TICK_MS; /* the wheel may be late */
+    if (!c->dead)
+        mg_conn_arm(c, s->stuck_ns || quiet_ms >= l->keepalive_ms ? MG_WHEEL_TICK_MS : l->keepalive_ms - (unsigned)quiet_ms);
+}
+
+void mg_sse_drain(struct mg_conn *c)
+{
+    if (mg_io_choked(c) || c->sse->big) {
+        mg_conn_kill(c); /* the end of the chunks is missing, so the client knows that it was cut off */
+        return;
+    }
+    c->sse->ended = true;
+    send_text(c, ": the server is restarting, connect again\n\n");
+}
