@@ -252,6 +252,13 @@ static void head_is_newer(void *ctx, struct mg_sv session, int64_t last_seq)
         mg_hub_wake(e->hub, &id, last_seq == INT64_MAX ? 0 : last_seq);
 }
 
+static void heads_free(struct heads *h)
+{
+    atomic_fetch_sub(&h->engine->repairs, 1);
+    mg_arena_free(h->arena);
+    free(h);
+}
+
 /* Streams are compared with the database, whatever became of the wake-ups. */
 static void repair_work(void *arg, void *thread)
 {
@@ -259,8 +266,7 @@ static void repair_work(void *arg, void *thread)
     struct mg_err err = {0};
     if (h->n && mg_session_heads(h->arena, thread, h->ids, h->heads, h->n, head_is_newer, h->engine, &err) < 0)
         mg_log(MG_WARN, "streams could not be compared with the log", MG_F_STR("error", err.text));
-    mg_arena_free(h->arena);
-    free(h);
+    heads_free(h);
 }
 
 static void repair_collect(void *ctx, struct mg_hub *hub)
@@ -269,14 +275,15 @@ static void repair_collect(void *ctx, struct mg_hub *hub)
     mg_hub_each_topic(hub, heads_add, h);
     if (h->n && mg_pool_submit(h->engine->steps, repair_work, h) == MG_OK)
         return;
-    mg_arena_free(h->arena);
-    free(h);
+    heads_free(h);
 }
 
 static void repair_streams(struct mg_engine *e)
 {
-    if (mg_hub_idle(e->hub))
+    /* One at a time: a database that is slow must not collect them. */
+    if (mg_hub_idle(e->hub) || atomic_load(&e->repairs))
         return;
+    atomic_fetch_add(&e->repairs, 1);
     struct heads *h = mg_xcalloc(1, sizeof(*h));
     h->engine = e;
     h->arena = mg_arena_new();
@@ -381,6 +388,11 @@ void mg_clock_stop(struct mg_engine *e)
     pthread_mutex_unlock(&c->lock);
     pthread_join(c->clock_thread, NULL);
     pthread_join(c->lease_thread, NULL);
+}
+
+void mg_clock_free(struct mg_engine *e)
+{
+    struct mg_clock *c = e->clock;
     for (struct timer *t = c->timers, *next; t; t = next) {
         next = t->next;
         mg_run_drop(t->run);

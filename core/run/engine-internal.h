@@ -61,6 +61,7 @@ struct mg_engine {
     struct mg_pool *steps, *tools, *sandbox;
     struct mg_clock *clock;
     atomic_bool draining;     /* no new step is started */
+    atomic_int repairs;       /* stream repairs on their way through the hub's owner */
     /* counters for /metrics */
     atomic_llong n_turns, n_requests, n_tool_calls, n_retries, n_takeovers, n_fenced, n_ambiguous;
 };
@@ -107,6 +108,7 @@ void mg_box_drop_idle(struct mg_engine *e, uint64_t idle_ns);       /* 0: all */
 
 /* ---- clock.c: the node's lease, timers, takeover ---- */
 mg_rc mg_clock_start(struct mg_engine *e, struct mg_err *err) MG_MUSTCHECK;
-void mg_clock_stop(struct mg_engine *e);
+void mg_clock_stop(struct mg_engine *e); /* joins its threads; timers may still be set */
+void mg_clock_free(struct mg_engine *e);
 
 #endif

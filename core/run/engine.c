@@ -75,6 +75,13 @@ static void wait_for_tools(struct mg_engine *e)
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
 
+/* The hub's owner runs until the engine has stopped (it is the HTTP loop), so this ends soon. */
+static void wait_for_repairs(struct mg_engine *e)
+{
+    while (atomic_load(&e->repairs))
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+
 static void hand_on(struct mg_engine *e)
 {
     struct mg_err err = {0};
@@ -105,10 +112,12 @@ void mg_engine_stop(struct mg_engine *e)
     pthread_mutex_unlock(&e->lock);
     wait_for_tools(e);
     mg_run_cancel_all(e);
+    mg_clock_stop(e);
+    wait_for_repairs(e);
     mg_pool_free(e->tools);
     mg_pool_free(e->sandbox);
     mg_pool_free(e->steps);
-    mg_clock_stop(e);
+    mg_clock_free(e);
     hand_on(e);
     mg_box_drop_idle(e, 0);
     mg_map_each(e->runs, run_release, NULL);
