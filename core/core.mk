@@ -2,6 +2,7 @@
 noinst_LTLIBRARIES += libcore.la
 # files: core/*/*.c core/*/*.h !core/cmd/* !core/lib/mango.* !core/base/hook-test.c
 libcore_la_SOURCES = \
+	core/api/app.h \
 	core/base/arena.c \
 	core/base/arena.h \
 	core/base/buf.c \
@@ -62,8 +63,31 @@ libcore_la_SOURCES = \
 	core/events/hub.h \
 	core/events/notify.c \
 	core/events/notify.h \
+	core/http/body.c \
+	core/http/body.h \
+	core/http/call.c \
+	core/http/conn.c \
+	core/http/head.c \
+	core/http/head.h \
+	core/http/http.c \
 	core/http/http.h \
+	core/http/io.c \
+	core/http/listen.c \
+	core/http/listen.h \
+	core/http/metrics.c \
+	core/http/metrics.h \
+	core/http/query.c \
+	core/http/query.h \
+	core/http/response.c \
+	core/http/response.h \
+	core/http/router.c \
+	core/http/router.h \
+	core/http/server.h \
+	core/http/sse.c \
 	core/http/stream.h \
+	core/http/wheel.c \
+	core/http/wheel.h \
+	core/http/ws.c \
 	core/json/equal.c \
 	core/json/json.c \
 	core/json/json.h \
@@ -73,6 +97,8 @@ libcore_la_SOURCES = \
 	core/json/scan.h \
 	core/json/write.c \
 	core/json/write.h \
+	core/lib/server.c \
+	core/lib/server.h \
 	core/model/backend.h \
 	core/model/block.c \
 	core/model/block.h \
@@ -88,6 +114,8 @@ libcore_la_SOURCES = \
 	core/model/offline-thread.c \
 	core/model/offline.c \
 	core/model/offline.h \
+	core/model/request.c \
+	core/model/request.h \
 	core/model/sse-parse.c \
 	core/model/sse-parse.h \
 	core/plugin/elf.c \
@@ -104,16 +132,48 @@ libcore_la_SOURCES = \
 	core/plugin/process-state.h \
 	core/plugin/registry.c \
 	core/plugin/registry.h \
+	core/run/box.c \
+	core/run/calls.c \
+	core/run/clock.c \
+	core/run/engine-internal.h \
+	core/run/engine.c \
+	core/run/engine.h \
+	core/run/preview.c \
+	core/run/request.c \
+	core/run/response.c \
+	core/run/resume.c \
+	core/run/run.c \
+	core/run/step.c \
+	core/run/step.h \
+	core/run/tool-config.c \
+	core/run/tool-config.h \
+	core/run/turn.c \
+	core/run/turn.h \
 	core/sandbox/manager.h \
+	core/service/admission.c \
 	core/service/admission.h \
+	core/service/agent.c \
+	core/service/agent.h \
+	core/service/environment.c \
+	core/service/environment.h \
+	core/service/session.c \
+	core/service/session.h \
+	core/store/agent.c \
+	core/store/agent.h \
 	core/store/api-key.c \
 	core/store/api-key.h \
 	core/store/deployment.c \
 	core/store/deployment.h \
 	core/store/embedded.h \
+	core/store/environment.c \
+	core/store/environment.h \
+	core/store/event-list.c \
+	core/store/event-list.h \
 	core/store/event-log.c \
 	core/store/event-log.h \
 	core/store/key-cache.c \
+	core/store/list.c \
+	core/store/list.h \
 	core/store/migrate.c \
 	core/store/migrate.h \
 	core/store/node.c \
@@ -125,6 +185,8 @@ libcore_la_SOURCES = \
 	core/store/res.c \
 	core/store/session-state.c \
 	core/store/session-state.h \
+	core/store/session.c \
+	core/store/session.h \
 	core/store/state-dir.h \
 	core/store/tool-call.c \
 	core/store/tool-call.h \
@@ -134,3 +196,7 @@ libcore_la_SOURCES = \
 	core/tools/tools.h
 
 libcore_la_LIBADD = $(PQ_LIBS) $(JANSSON_LIBS) $(CURL_LIBS) $(LWS_LIBS) $(OPENSSL_LIBS) $(LIBCONFIG_LIBS) -lpthread -lm
+
+bin_PROGRAMS += mangod
+mangod_SOURCES = core/cmd/mangod.c
+mangod_LDADD = libcore.la

@@ -1,9 +1,20 @@
 # Adapters. One folder and one NAME.so each; they link against no symbol of the core.
+PLUGIN_CPPFLAGS = -D_GNU_SOURCE -DMANGO_VERSION='"$(PACKAGE_VERSION)"' -I$(srcdir)/plugin-api -I$(srcdir)/plugins
 PLUGIN_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -Wl,-z,now $(PLUGIN_DEFS)
+
+# What several adapters need: no symbol of it is visible.
+noinst_LTLIBRARIES += plugins/common/libcommon.la
+# files: plugins/common/*.c plugins/common/*.h
+plugins_common_libcommon_la_SOURCES = \
+	plugins/common/chunk.c \
+	plugins/common/chunk.h
+
+plugins_common_libcommon_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
 include plugins/local/local.mk
 
-# The plugins as the loader wants them: NAME.so in one folder. For running and testing from the build tree.
+# The plugins as the loader wants them: NAME.so in one folder, their helpers beside them. For the build tree only.
+all-local: plugins/loadable
 plugins/loadable: $(plugin_LTLIBRARIES) $(pkglibexec_PROGRAMS)
 	$(AM_V_GEN)rm -rf $@.new && mkdir -p $@.new && \
 	for p in $(pkglibexec_PROGRAMS); do cp $$p $@.new/ || exit 1; done && \

@@ -5,20 +5,43 @@ check_LTLIBRARIES += tests/support/libsupport.la
 # files: tests/support/*.c tests/support/*.h !tests/support/fake-*.c
 tests_support_libsupport_la_SOURCES = \
 	tests/support/pgtest.c \
-	tests/support/pgtest.h
+	tests/support/pgtest.h \
+	tests/support/plugin-build.c \
+	tests/support/plugin-build.h
 
 # files: tests/unit/test-*.c = {stem}$(EXEEXT)
 unit_tests = \
-	tests/unit/test-offline$(EXEEXT)
+	tests/unit/test-arena$(EXEEXT) \
+	tests/unit/test-buf$(EXEEXT) \
+	tests/unit/test-cancel$(EXEEXT) \
+	tests/unit/test-clock$(EXEEXT) \
+	tests/unit/test-err$(EXEEXT) \
+	tests/unit/test-hash$(EXEEXT) \
+	tests/unit/test-hub$(EXEEXT) \
+	tests/unit/test-id$(EXEEXT) \
+	tests/unit/test-json-write$(EXEEXT) \
+	tests/unit/test-json$(EXEEXT) \
+	tests/unit/test-log$(EXEEXT) \
+	tests/unit/test-map$(EXEEXT) \
+	tests/unit/test-offline$(EXEEXT) \
+	tests/unit/test-pool$(EXEEXT) \
+	tests/unit/test-sv$(EXEEXT) \
+	tests/unit/test-utf8$(EXEEXT)
 
 # On a database of a private PostgreSQL: skipped where MANGO_TEST_DATABASE_URL is not set.
 # files: tests/store/test-*.c = {stem}$(EXEEXT)
 store_tests = \
-	tests/store/test-pgtest$(EXEEXT)
+	tests/store/test-pgtest$(EXEEXT) \
+	tests/store/test-turn$(EXEEXT)
 
 # Real processes over real sockets. Python's standard library only.
 # files: tests/e2e/test*.py
 e2e_tests =
+
+# mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
+check_PROGRAMS += tests/mangod-test
+tests_mangod_test_SOURCES = core/cmd/mangod.c core/base/hook-test.c
+tests_mangod_test_LDADD = libcore.la
 
 if CMOCKA
 check_PROGRAMS += $(unit_tests) $(store_tests)

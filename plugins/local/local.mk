@@ -1,18 +1,36 @@
-pkglibexec_PROGRAMS =
-
 if SANDBOX_LOCAL
 plugin_LTLIBRARIES += plugins/local/local.la
 pkglibexec_PROGRAMS += plugins/local/mango-local-runner
 endif
+# files: plugins/local/*.c plugins/local/*.h
+plugins_local_local_la_SOURCES = \
+	plugins/local/box.c \
+	plugins/local/exec.c \
+	plugins/local/file.c \
+	plugins/local/local.h \
+	plugins/local/path.c \
+	plugins/local/plugin.c \
+	plugins/local/proc.c \
+	plugins/local/pump.c \
+	plugins/local/pump.h \
+	plugins/local/remove.c \
+	plugins/local/runner-client.c \
+	plugins/local/util.c \
+	plugins/local/wire.h
 
-# files: plugins/local/*.c plugins/local/*.h plugins/common/*.c plugins/common/*.h
-plugins_local_local_la_SOURCES = 
-plugins_local_local_la_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
+plugins_local_local_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -I$(srcdir)/plugins/local -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
+plugins_local_local_la_LIBADD = plugins/common/libcommon.la -lpthread -ldl
 plugins_local_local_la_LDFLAGS = $(PLUGIN_LDFLAGS)
-plugins_local_local_la_LIBADD = -lpthread -ldl
 
-# Starts the commands of one sandbox; forks, so it stays small and links nothing.
+# One for each sandbox, and it forks once for each command: small, and never instrumented.
 # files: plugins/local/runner/*.c plugins/local/runner/*.h
-plugins_local_mango_local_runner_SOURCES = 
-plugins_local_mango_local_runner_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins -I$(srcdir)/plugins/local
+plugins_local_mango_local_runner_SOURCES = \
+	plugins/local/runner/reaper.c \
+	plugins/local/runner/runner.c \
+	plugins/local/runner/runner.h \
+	plugins/local/runner/tree.c
+
+plugins_local_mango_local_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS) -I$(srcdir)/plugins/local
+plugins_local_mango_local_runner_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
+plugins_local_mango_local_runner_LDFLAGS = -Wl,-z,relro,-z,now
 plugins_local_mango_local_runner_LDADD =
