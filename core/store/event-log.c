@@ -88,6 +88,18 @@ mg_rc mg_event_render(struct mg_buf *out, struct mg_sv body, int64_t processed_u
     return mg_buf_printf(out, ",\"processed_at\":\"%s\"}", time);
 }
 
+static struct mg_event_seen event_from_row(const struct mg_res *r, int i)
+{
+    return (struct mg_event_seen){
+        .seq = mg_res_int(r, i, 0),
+        .id = mg_res_sv(r, i, 1),
+        .type = mg_res_sv(r, i, 2),
+        .thread_id = mg_res_sv(r, i, 3),
+        .body = mg_res_sv(r, i, 4),
+        .processed_us = mg_res_time(r, i, 5),
+    };
+}
+
 static const struct mg_stmt SQL_AFTER = {
     "events_after",
     "SELECT seq, id, type, coalesce(thread_id, ''), body, mg_us(processed_at) FROM ("
@@ -113,14 +125,7 @@ mg_rc mg_events_after(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session
     }
     struct mg_event_seen *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(n ? n : 1));
     for (int i = 0; i < n; i++)
-        rows[i] = (struct mg_event_seen){
-            .seq = mg_res_int(r, i, 0),
-            .id = mg_res_sv(r, i, 1),
-            .type = mg_res_sv(r, i, 2),
-            .thread_id = mg_res_sv(r, i, 3),
-            .body = mg_res_sv(r, i, 4),
-            .processed_us = mg_res_time(r, i, 5),
-        };
+        rows[i] = event_from_row(r, i);
     *ret_res = mg_steal(&r);
     *ret = rows;
     *ret_n = n;
@@ -156,5 +161,61 @@ mg_rc mg_session_last_seq(struct mg_pg *pg, struct mg_sv session, struct mg_sv w
     if (mg_res_rows(r) == 0)
         return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(session));
     *ret = mg_res_int(r, 0, 0);
+    return MG_OK;
+}
+
+static const struct mg_stmt SQL_INPUTS = {
+    "events_inputs",
+    "SELECT e.seq, e.type, e.body FROM events e WHERE e.session_id = $1 AND e.seq >= $2::bigint AND e.processed_at IS NULL"
+    " AND (e.seq = $2::bigint OR (e.type = 'system.message' AND NOT EXISTS (SELECT 1 FROM events o WHERE o.session_id = $1"
+    " AND o.type = 'user.message' AND o.seq > $2::bigint AND o.seq < e.seq))) ORDER BY 1",
+};
+
+mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger, struct mg_res **ret_res,
+                       struct mg_input_row **ret, int *ret_n, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_txn_query(t, &SQL_INPUTS, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, trigger)}, 2, &r, err);
+    if (rc < 0)
+        return rc;
+    *ret_n = mg_res_rows(r);
+    *ret = mg_arena_alloc(a, sizeof(**ret) * (size_t)(*ret_n ? *ret_n : 1));
+    for (int i = 0; i < *ret_n; i++)
+        (*ret)[i] = (struct mg_input_row){.seq = mg_res_int(r, i, 0), .type = mg_res_sv(r, i, 1), .body = mg_res_sv(r, i, 2)};
+    *ret_res = mg_steal(&r);
+    return MG_OK;
+}
+
+static const struct mg_stmt SQL_NEXT_MESSAGE = {
+    "events_next_message",
+    "SELECT seq FROM events WHERE session_id = $1 AND seq > $2::bigint AND type = 'user.message' AND processed_at IS NULL ORDER BY seq LIMIT 1",
+};
+
+mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t behind, int64_t *ret, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_txn_query(t, &SQL_NEXT_MESSAGE, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, behind)}, 2, &r, err);
+    if (rc < 0)
+        return rc;
+    *ret = mg_res_rows(r) ? mg_res_int(r, 0, 0) : 0;
+    return MG_OK;
+}
+
+static const struct mg_stmt SQL_GET = {
+    "event_get",
+    "SELECT seq, id, type, coalesce(thread_id, ''), body, mg_us(processed_at) FROM events WHERE session_id = $1 AND id = $2",
+};
+
+mg_rc mg_event_get(struct mg_txn *t, const struct mg_id *session, const struct mg_id *event, struct mg_res **ret_res, struct mg_event_seen *ret,
+                   struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_txn_query(t, &SQL_GET, (const struct mg_sv[]){mg_id_sv(session), mg_id_sv(event)}, 2, &r, err);
+    if (rc < 0)
+        return rc;
+    if (mg_res_rows(r) == 0)
+        return mg_err_set(err, MG_ENOTFOUND, "this session has no event '%s'", event->s);
+    *ret = event_from_row(r, 0);
+    *ret_res = mg_steal(&r);
     return MG_OK;
 }

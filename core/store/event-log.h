@@ -25,14 +25,29 @@ mg_rc mg_events_mark(struct mg_arena *a, struct mg_txn *t, const struct mg_id *s
 mg_rc mg_events_mark_all(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t upto, int64_t processed_us, struct mg_err *err)
     MG_MUSTCHECK;
 
-/* The event as clients see it: body with processed_at before the last brace. INT64_MIN writes null. */
-mg_rc mg_event_render(struct mg_buf *out, struct mg_sv body, int64_t processed_us);
-
 struct mg_event_seen {
     int64_t seq;
     struct mg_sv id, type, thread_id, body;
     int64_t processed_us;
 };
+
+/* The unprocessed inputs of the turn with this trigger, in order: it and the system.messages behind it. Inside the locked transaction. */
+struct mg_input_row {
+    int64_t seq;
+    struct mg_sv type, body;
+};
+mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger, struct mg_res **ret_res,
+                       struct mg_input_row **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+/* The oldest unprocessed user.message behind seq; *ret 0 when there is none. Inside the locked transaction. */
+mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t behind, int64_t *ret, struct mg_err *err)
+    MG_MUSTCHECK;
+/* One stored event by id, inside a transaction. MG_ENOTFOUND. */
+mg_rc mg_event_get(struct mg_txn *t, const struct mg_id *session, const struct mg_id *event, struct mg_res **ret_res, struct mg_event_seen *ret,
+                   struct mg_err *err) MG_MUSTCHECK;
+
+/* The event as clients see it: body with processed_at before the last brace. INT64_MIN writes null. */
+mg_rc mg_event_render(struct mg_buf *out, struct mg_sv body, int64_t processed_us);
+
 /* Events with seq > after, in order, at most limit and about max_bytes of text (at least one). Rows are views of *ret_res, which the caller frees.
  * MG_ENOTFOUND when the session is gone (or being deleted) and nothing was found. */
 mg_rc mg_events_after(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, int64_t after, int limit, int64_t max_bytes,
