@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 enum {
+    FLAG_NS = 100000000, /* between two looks at the token when it has no descriptor */
     READ_BYTES = 32 * 1024,
     DRAIN_MAX =
         1024 *
@@ -52,17 +53,21 @@ int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
                             {.events = POLLIN},
                             {.fd = p->run.status, .events = POLLIN},
                             {.fd = call ? h->cancel_fd(h, call) : -1, .events = POLLIN}};
+    bool by_flag = call && call->token && fds[3].fd < 0; /* the host is out of descriptors */
     for (;;) {
         if (p->end.kind || p->lost)
             return PUMP_END;
+        if (by_flag && h->cancelled(h, call))
+            return PUMP_CANCEL;
         uint64_t now = now_ns(p->local);
         if (until_ns && now >= until_ns)
             return PUMP_TIME;
-        uint64_t left = until_ns ? until_ns - now : 0;
+        uint64_t left = until_ns ? until_ns - now : FLAG_NS;
+        left = by_flag && left > FLAG_NS ? FLAG_NS : left;
         struct timespec ts = {.tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000)};
         fds[0].fd = p->run.out;
         fds[1].fd = p->run.err;
-        int n = ppoll(fds, 4, until_ns ? &ts : NULL, NULL);
+        int n = ppoll(fds, 4, until_ns || by_flag ? &ts : NULL, NULL);
         if (n < 0)
             continue;
         if (fds[3].revents)
