@@ -2,6 +2,7 @@
 #ifndef MG_MODEL_BACKEND_H
 #define MG_MODEL_BACKEND_H
 
+#include "base/list.h"
 #include "model/message.h"
 #include "model/model.h"
 #include "model/sse-parse.h"

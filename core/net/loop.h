@@ -1,0 +1,102 @@
+/* Outgoing HTTP: one thread owns a libcurl multi handle and its connections; requests come from any thread.
+ *
+ * Concurrency: every callback runs on the loop's thread and must be short; it may start and cancel requests, but not close
+ * the loop or make a blocking call. Names are resolved off this thread (resolve.h), curl itself never looks one up.
+ *
+ * HTTP/1.1 only, redirects are never followed, environment variables for proxies are not read. A request on a pooled
+ * connection that dies before any byte of the answer is repeated at once, once, on a fresh one (field case 46). */
+#ifndef MG_NET_LOOP_H
+#define MG_NET_LOOP_H
+
+#include "base/buf.h"
+#include "base/cancel.h"
+#include "base/err.h"
+#include "base/sv.h"
+
+enum {
+    MG_NET_RUNNING_MAX = 4096,        /* transfers at once on one loop; more wait in line */
+    MG_NET_POOL_MAX = 256,            /* idle connections kept */
+    MG_NET_CONNECT_MS = 15000,        /* name lookup and connection, TLS included */
+    MG_NET_IDLE_MS = 120000,          /* without a byte of the answer */
+    MG_NET_TOTAL_MS = 600000,
+    MG_NET_DRAIN_MS = 500,
+    MG_NET_BODY_MAX = 16 * 1024 * 1024, /* bytes of an answer, where the request names no limit */
+    MG_NET_HEAD_MAX = 64 * 1024,      /* bytes of an answer's headers */
+    MG_NET_HEADERS_MAX = 64,          /* headers of a request */
+    MG_NET_TEXT_MAX = 512,            /* bytes of a failure's text, with the NUL */
+};
+
+struct mg_net;
+
+struct mg_net_opts {
+    const char *name;     /* of the thread, at most 15 bytes */
+    const char *ca_file;  /* NULL: the system's */
+    const char *proxy;    /* http://, https://, socks4://, socks5:// (names go to the proxy); NULL: none */
+    bool public_only;     /* addresses that are not public are refused, whatever name leads to them; with a proxy only literals */
+    unsigned max_running; /* 0: MG_NET_RUNNING_MAX */
+};
+
+struct mg_net_header {
+    struct mg_sv name, value;
+};
+
+/* What on_body says about the bytes it got. */
+enum mg_net_go {
+    MG_NET_STOP, /* enough: the request ends with MG_ECANCELED */
+    MG_NET_GO,
+    MG_NET_GO_IDLE, /* go on, but they do not count against the idle time */
+    MG_NET_DRAIN,   /* the answer is whole for its reader: for at most MG_NET_DRAIN_MS what still comes is dropped, so that the
+                     * connection can be used again; then the request ends with MG_OK */
+};
+
+struct mg_net_result {
+    /* MG_OK: a whole answer came, whatever its status. MG_EINVAL: the request is wrong. MG_EDENIED: an address that is not
+     * allowed. MG_ETIMEOUT, MG_ECANCELED, MG_ETOOBIG. MG_EIO: everything else on the way. */
+    mg_rc rc;
+    int status;           /* of the final answer; 0: none came */
+    uint64_t bytes;       /* of the body */
+    bool reused;          /* an existing connection served it */
+    bool resent;          /* the first connection was stale */
+    const char *text;     /* what happened; no credential in it; for the call */
+};
+
+/* All of it is copied. */
+struct mg_net_req {
+    struct mg_sv method;  /* empty: GET, or POST with a body */
+    struct mg_sv url;     /* http or https, without user and password */
+    const struct mg_net_header *headers;
+    int n_headers;
+    struct mg_sv body;
+    uint32_t connect_ms, idle_ms, total_ms; /* 0: the defaults above */
+    size_t max_bytes;                       /* 0: MG_NET_BODY_MAX */
+    /* The final answer's headers, each before the body. May be NULL. */
+    void (*on_header)(void *ctx, int status, struct mg_sv name, struct mg_sv value);
+    enum mg_net_go (*on_body)(void *ctx, const char *p, size_t n); /* may be NULL */
+    void (*on_done)(void *ctx, const struct mg_net_result *r);     /* exactly once, also after cancel */
+    void *ctx;
+};
+
+mg_rc mg_net_open(const struct mg_net_opts *o, struct mg_net **ret, struct mg_err *err) MG_MUSTCHECK;
+void mg_net_close(struct mg_net *n); /* cancels what runs, joins; NULL is fine */
+/* Any thread. Never 0, never used again. on_done may come before this returns. */
+uint64_t mg_net_start(struct mg_net *n, const struct mg_net_req *req);
+void mg_net_cancel(struct mg_net *n, uint64_t id); /* any thread; a number that is gone is fine */
+
+/* A whole answer of a blocking call. */
+struct mg_net_answer {
+    int status;
+    struct mg_buf headers; /* "name: value\n" lines, names in lower case */
+    struct mg_buf body;
+};
+static inline void mg_net_answer_cleanup(struct mg_net_answer *a)
+{
+    mg_buf_done(&a->headers);
+    mg_buf_done(&a->body);
+}
+
+/* Waits for the answer, the deadline (monotonic; 0: total_ms alone) or the cancel (may be NULL). Not on a loop's thread. req's
+ * callbacks: on_body may be set and then gets the body on the loop's thread instead of ret; the others are not used. */
+mg_rc mg_net_call(struct mg_net *n, const struct mg_net_req *req, uint64_t deadline_ns, struct mg_cancel *cancel,
+                  struct mg_net_answer *ret, struct mg_err *err) MG_MUSTCHECK;
+
+#endif

@@ -1,0 +1,399 @@
+#include "net/transfer.h"
+
+#include <ctype.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "net/address.h"
+
+enum {
+    UNACKED_MS = 15000,    /* a peer that acknowledges nothing for so long is gone: finds connections that a NAT forgot */
+    KEEPALIVE_IDLE_S = 30, /* first probe of a silent connection */
+    KEEPALIVE_GAP_S = 5,
+    POOL_AGE_S = 60,       /* older idle connections are not tried again */
+    DNS_KEEP_S = 3600,     /* must outlive a transfer: curl repeats on a stale connection without asking us */
+};
+
+mg_rc mg_transfer_stop(struct mg_transfer *t, mg_rc rc, const char *fmt, ...)
+{
+    if (t->stop != MG_OK)
+        return t->stop;
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(t->text, sizeof(t->text), fmt, ap);
+    va_end(ap);
+    t->stop = rc;
+    return rc;
+}
+
+static bool plain(struct mg_sv s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        if (c == '\r' || c == '\n' || c == '\0')
+            return false;
+    }
+    return true;
+}
+
+static bool token(struct mg_sv s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        if (!isalnum(c) && !memchr("!#$%&'*+-.^_`|~", c, 15))
+            return false;
+    }
+    return s.len > 0;
+}
+
+static void add_header(struct mg_transfer *t, struct mg_sv name, struct mg_sv value)
+{
+    if (!token(name) || !plain(value)) {
+        (void)mg_transfer_stop(t, MG_EINVAL, "header \"%.*s\": a name of letters and digits and a value of one line are needed",
+                               (int)(name.len < 40 ? name.len : 40), name.ptr);
+        return;
+    }
+    char *line = mg_xmalloc(name.len + value.len + 4);
+    bool empty = value.len == 0; /* curl's spelling of a header without a value */
+    (void)snprintf(line, name.len + value.len + 4, "%.*s%s%.*s", MG_SV_ARG(name), empty ? ";" : ": ", MG_SV_ARG(value));
+    t->list = curl_slist_append(t->list, line);
+    mg_wipe(line, strlen(line)); /* may hold a credential */
+    free(line);
+}
+
+struct mg_transfer *mg_transfer_new(const struct mg_net_req *req)
+{
+    struct mg_transfer *t = mg_xcalloc(1, sizeof(*t));
+    mg_list_init(&t->link);
+    t->req = *req;
+    t->url = mg_xstrndup(req->url.ptr, req->url.len);
+    t->body = mg_xstrndup(req->body.ptr, req->body.len);
+    t->req.body.ptr = t->body;
+    struct mg_sv method = req->method.len > 0 ? req->method : req->body.len > 0 ? MG_SV("POST") : MG_SV("GET");
+    t->method = mg_xstrndup(method.ptr, method.len);
+    if (!token(method))
+        (void)mg_transfer_stop(t, MG_EINVAL, "the request's method is not a word");
+    if (!plain(req->url))
+        (void)mg_transfer_stop(t, MG_EINVAL, "the request's URL holds a line break or a NUL");
+    if (req->n_headers > MG_NET_HEADERS_MAX)
+        (void)mg_transfer_stop(t, MG_EINVAL, "more than %d request headers", MG_NET_HEADERS_MAX);
+    for (int i = 0; i < req->n_headers && t->stop == MG_OK; i++)
+        add_header(t, req->headers[i].name, req->headers[i].value);
+    t->list = curl_slist_append(t->list, "Expect:"); /* no second of waiting before a large body */
+    t->req.headers = NULL;
+    t->req.connect_ms = req->connect_ms ? req->connect_ms : MG_NET_CONNECT_MS;
+    t->req.idle_ms = req->idle_ms ? req->idle_ms : MG_NET_IDLE_MS;
+    t->req.total_ms = req->total_ms ? req->total_ms : MG_NET_TOTAL_MS;
+    t->req.max_bytes = req->max_bytes ? req->max_bytes : MG_NET_BODY_MAX;
+    t->submitted_ns = t->active_ns = mg_now_ns();
+    t->total_ns = t->submitted_ns + t->req.total_ms * 1000000ull;
+    t->connect_ns = t->submitted_ns + t->req.connect_ms * 1000000ull;
+    return t;
+}
+
+static void wipe_list(struct curl_slist *list)
+{
+    for (struct curl_slist *s = list; s; s = s->next)
+        mg_wipe(s->data, strlen(s->data));
+    curl_slist_free_all(list);
+}
+
+void mg_transfer_free(struct mg_transfer *t)
+{
+    if (t->easy)
+        curl_easy_cleanup(t->easy);
+    wipe_list(t->list);
+    curl_slist_free_all(t->resolve);
+    free(t->lookup);
+    free(t->method);
+    free(t->url);
+    free(t->body);
+    free(t);
+}
+
+static void curlu_cleanup(CURLU **u)
+{
+    curl_url_cleanup(*u);
+}
+
+static void curl_str_cleanup(char **s)
+{
+    curl_free(*s);
+}
+
+#define auto_curlu __attribute__((cleanup(curlu_cleanup)))
+#define auto_curl_str __attribute__((cleanup(curl_str_cleanup)))
+
+/* Notes the name to resolve, unless host is a literal. */
+static void need_lookup(struct mg_transfer *t, const char *host, int port)
+{
+    bool literal;
+    (void)mg_address_text_is_public(host, &literal);
+    if (literal)
+        return;
+    t->lookup = mg_xstrdup(host);
+    t->lookup_port = port;
+}
+
+static mg_rc check_proxy(struct mg_transfer *t, const char *proxy)
+{
+    enum { CURL_PROXY_PORT = 1080, CURL_TLS_PROXY_PORT = 443 };
+    auto_curlu CURLU *u = curl_url();
+    auto_curl_str char *host = NULL;
+    auto_curl_str char *port = NULL;
+    auto_curl_str char *scheme = NULL;
+    mg_autofree char *whole = strstr(proxy, "://") ? mg_xstrdup(proxy) : NULL;
+    if (!whole && asprintf(&whole, "http://%s", proxy) < 0)
+        whole = mg_xstrdup("");
+    if (curl_url_set(u, CURLUPART_URL, whole, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK ||
+        curl_url_get(u, CURLUPART_HOST, &host, 0) != CURLUE_OK || curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK)
+        return mg_transfer_stop(t, MG_EINVAL, "the configured proxy is not a URL like http://proxy.example:3128");
+    bool given = curl_url_get(u, CURLUPART_PORT, &port, 0) == CURLUE_OK;
+    int usual = strcmp(scheme, "https") == 0 ? CURL_TLS_PROXY_PORT : CURL_PROXY_PORT;
+    need_lookup(t, host, given ? (int)strtol(port, NULL, 10) : usual);
+    return MG_OK;
+}
+
+static CURLUcode get_host(CURLU *u, char **host)
+{
+#ifdef CURLU_PUNYCODE
+    CURLUcode rc = curl_url_get(u, CURLUPART_HOST, host, CURLU_PUNYCODE);
+    if (rc != CURLUE_LACKS_IDN)
+        return rc;
+#endif
+    return curl_url_get(u, CURLUPART_HOST, host, 0);
+}
+
+mg_rc mg_transfer_check(struct mg_transfer *t, const struct mg_net_opts *o)
+{
+    auto_curlu CURLU *u = curl_url();
+    auto_curl_str char *host = NULL;
+    auto_curl_str char *port = NULL;
+    auto_curl_str char *scheme = NULL;
+    auto_curl_str char *user = NULL;
+    if (t->stop != MG_OK)
+        return t->stop;
+    if (curl_url_set(u, CURLUPART_URL, t->url, 0) != CURLUE_OK || get_host(u, &host) != CURLUE_OK ||
+        curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
+        curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) != CURLUE_OK)
+        return mg_transfer_stop(t, MG_EINVAL, "the URL is not one like https://host.example/path");
+    if (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)
+        return mg_transfer_stop(t, MG_EINVAL, "the URL's scheme must be http or https");
+    if (curl_url_get(u, CURLUPART_USER, &user, 0) == CURLUE_OK)
+        return mg_transfer_stop(t, MG_EINVAL, "the URL must not hold a user or a password; send a header instead");
+    bool literal, is_public = mg_address_text_is_public(host, &literal);
+    if (o->public_only && literal && !is_public)
+        return mg_transfer_stop(t, MG_EDENIED, "the address %.64s is not a public one", host);
+    if (o->proxy)
+        return check_proxy(t, o->proxy);
+    t->guarded = o->public_only;
+    need_lookup(t, host, (int)strtol(port, NULL, 10));
+    return MG_OK;
+}
+
+static size_t take_head(char *p, size_t size, size_t count, void *ctx)
+{
+    struct mg_transfer *t = ctx;
+    size_t n = size * count;
+    struct mg_sv line = mg_sv_trim(mg_sv_n(p, n)), name = line;
+    t->any_byte = true;
+    t->active_ns = mg_now_ns();
+    t->head_bytes += n;
+    if (t->head_bytes > MG_NET_HEAD_MAX) {
+        (void)mg_transfer_stop(t, MG_ETOOBIG, "the answer's headers are over %d bytes", MG_NET_HEAD_MAX);
+        return 0;
+    }
+    if (mg_sv_starts(line, "HTTP/")) {
+        long status = 0;
+        curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+        t->status = (int)status;
+        return n;
+    }
+    size_t colon = mg_sv_find(line, ':');
+    name.len = colon;
+    if (t->status >= 200 && colon < line.len && t->req.on_header)
+        t->req.on_header(t->req.ctx, t->status, name, mg_sv_trim(mg_sv_from(line, colon + 1)));
+    return n;
+}
+
+static size_t take_body(char *p, size_t size, size_t count, void *ctx)
+{
+    struct mg_transfer *t = ctx;
+    size_t n = size * count;
+    enum mg_net_go go = MG_NET_GO;
+    t->any_byte = true;
+    t->bytes += n;
+    if (t->bytes > t->req.max_bytes) {
+        (void)mg_transfer_stop(t, MG_ETOOBIG, "the answer is over %zu bytes", t->req.max_bytes);
+        return 0;
+    }
+    if (t->draining)
+        return n;
+    if (t->req.on_body && n > 0)
+        go = t->req.on_body(t->req.ctx, p, n);
+    t->draining = go == MG_NET_DRAIN;
+    if (go != MG_NET_GO_IDLE)
+        t->active_ns = mg_now_ns();
+    if (go != MG_NET_STOP)
+        return n;
+    (void)mg_transfer_stop(t, MG_ECANCELED, "the request was stopped by its reader");
+    return 0;
+}
+
+/* The last line of defence against a name that leads to a private address: whatever curl is about to connect to. */
+static curl_socket_t open_socket(void *ctx, curlsocktype purpose, struct curl_sockaddr *a)
+{
+    struct mg_transfer *t = ctx;
+    (void)purpose;
+    if (t->guarded && !mg_address_is_public(&a->addr)) {
+        (void)mg_transfer_stop(t, MG_EDENIED, "the name leads to an address that is not public");
+        return CURL_SOCKET_BAD;
+    }
+    return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
+static int set_socket(void *ctx, curl_socket_t fd, curlsocktype purpose)
+{
+    (void)ctx;
+    (void)purpose;
+    const int unacked = UNACKED_MS, on = 1;
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacked, sizeof(unacked));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    return CURL_SOCKOPT_OK;
+}
+
+static void set_method(struct mg_transfer *t)
+{
+    CURL *e = t->easy;
+    if (strcmp(t->method, "HEAD") == 0) {
+        curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
+    } else if (t->req.body.len > 0 || strcmp(t->method, "POST") == 0) {
+        curl_easy_setopt(e, CURLOPT_POST, 1L);
+        curl_easy_setopt(e, CURLOPT_POSTFIELDS, t->body);
+        curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)t->req.body.len);
+        curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, t->method);
+    } else {
+        curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, t->method);
+    }
+}
+
+/* socks5 would have curl look the host's name up itself; the variants with a letter leave it to the proxy. */
+static void set_proxy(CURL *e, const char *proxy)
+{
+    const char *rest = proxy ? strstr(proxy, "://") : NULL;
+    mg_autofree char *remote = NULL;
+    curl_easy_setopt(e, CURLOPT_NOPROXY, "");
+    if (rest && strncmp(proxy, "socks5://", 9) == 0 && asprintf(&remote, "socks5h%s", rest) > 0)
+        proxy = remote;
+    else if (rest && strncmp(proxy, "socks4://", 9) == 0 && asprintf(&remote, "socks4a%s", rest) > 0)
+        proxy = remote;
+    curl_easy_setopt(e, CURLOPT_PROXY, proxy ? proxy : "");
+    curl_easy_setopt(e, CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+}
+
+static void set_limits(struct mg_transfer *t)
+{
+    CURL *e = t->easy;
+    uint64_t now = mg_now_ns();
+    uint64_t left_ms = t->connect_ns > now ? (t->connect_ns - now) / 1000000u + 1 : 1;
+    curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)left_ms);
+    curl_easy_setopt(e, CURLOPT_TCP_KEEPALIVE, 1L);
+    curl_easy_setopt(e, CURLOPT_TCP_KEEPIDLE, (long)KEEPALIVE_IDLE_S);
+    curl_easy_setopt(e, CURLOPT_TCP_KEEPINTVL, (long)KEEPALIVE_GAP_S);
+    curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, (long)POOL_AGE_S);
+    curl_easy_setopt(e, CURLOPT_DNS_CACHE_TIMEOUT, (long)DNS_KEEP_S);
+}
+
+static mg_rc set_addresses(struct mg_transfer *t, const char *addresses)
+{
+    mg_autofree char *entry = NULL;
+    if (!addresses)
+        return MG_OK;
+    if (asprintf(&entry, "+%s:%d:%s", t->lookup, t->lookup_port, addresses) < 0)
+        return mg_transfer_stop(t, MG_EIO, "out of memory");
+    curl_slist_free_all(t->resolve);
+    t->resolve = curl_slist_append(NULL, entry);
+    curl_easy_setopt(t->easy, CURLOPT_RESOLVE, t->resolve);
+    return MG_OK;
+}
+
+mg_rc mg_transfer_prepare(struct mg_transfer *t, const struct mg_net_opts *o, const char *addresses)
+{
+    CURL *e = t->easy = curl_easy_init();
+    if (!e)
+        return mg_transfer_stop(t, MG_EIO, "libcurl gave no handle");
+    curl_easy_setopt(e, CURLOPT_PRIVATE, t);
+    curl_easy_setopt(e, CURLOPT_URL, t->url);
+    curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(e, CURLOPT_USERAGENT, "mango");
+    curl_easy_setopt(e, CURLOPT_HTTPHEADER, t->list);
+    curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->curl_text);
+    curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, take_head);
+    curl_easy_setopt(e, CURLOPT_HEADERDATA, t);
+    curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, take_body);
+    curl_easy_setopt(e, CURLOPT_WRITEDATA, t);
+    curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, t);
+    curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, set_socket);
+    if (o->ca_file)
+        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+    set_method(t);
+    set_proxy(e, o->proxy);
+    set_limits(t);
+    return set_addresses(t, addresses);
+}
+
+bool mg_transfer_resend(struct mg_transfer *t, CURLcode code)
+{
+    long connects = 1;
+    bool broke = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
+    curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects);
+    if (!broke || t->any_byte || t->resent || connects > 0 || t->stop != MG_OK)
+        return false;
+    t->resent = true;
+    t->connect_ns = mg_now_ns() + t->req.connect_ms * 1000000ull;
+    set_limits(t);
+    curl_easy_setopt(t->easy, CURLOPT_FRESH_CONNECT, 1L);
+    return true;
+}
+
+static mg_rc explain(struct mg_transfer *t, CURLcode code)
+{
+    const char *why = t->curl_text[0] ? t->curl_text : curl_easy_strerror(code);
+    if (code == CURLE_OK)
+        return MG_OK;
+    if (code == CURLE_OPERATION_TIMEDOUT)
+        return mg_transfer_stop(t, MG_ETIMEOUT, "no connection within %u ms", t->req.connect_ms);
+    if (code == CURLE_PARTIAL_FILE || (t->any_byte && (code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING)))
+        return mg_transfer_stop(t, MG_EIO, "the connection ended in the middle of the answer, after %llu bytes of it",
+                                (unsigned long long)t->bytes);
+    if (code == CURLE_GOT_NOTHING || code == CURLE_RECV_ERROR)
+        return mg_transfer_stop(t, MG_EIO, "the peer closed the connection without an answer");
+    return mg_transfer_stop(t, MG_EIO, "%.300s", why);
+}
+
+void mg_transfer_tell(struct mg_transfer *t, CURLcode code)
+{
+    long connects = 1;
+    mg_rc rc = t->draining ? MG_OK : t->stop != MG_OK ? t->stop : explain(t, code);
+    if (t->easy)
+        curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects);
+    struct mg_net_result r = {
+        .rc = rc,
+        .status = t->status >= 200 ? t->status : 0,
+        .bytes = t->bytes,
+        .reused = t->easy && connects == 0,
+        .resent = t->resent,
+        .text = rc == MG_OK ? "" : t->text,
+    };
+    if (t->req.on_done)
+        t->req.on_done(t->req.ctx, &r);
+}
