@@ -197,6 +197,16 @@ libcore_la_SOURCES = \
 
 libcore_la_LIBADD = $(PQ_LIBS) $(JANSSON_LIBS) $(CURL_LIBS) $(LWS_LIBS) $(OPENSSL_LIBS) $(LIBCONFIG_LIBS) -lpthread -lm
 
+# The embeddable server: the same objects behind a small door; everything else is hidden.
+lib_LTLIBRARIES += libmango.la
+mangoinclude_HEADERS += core/lib/mango.h
+libmango_la_SOURCES = core/lib/mango.c
+libmango_la_LIBADD = libcore.la
+libmango_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -Wl,--version-script=$(srcdir)/core/lib/libmango.map
+EXTRA_libmango_la_DEPENDENCIES = core/lib/libmango.map
+EXTRA_DIST += core/lib/libmango.map
+pkgconfig_DATA += core/lib/mango.pc
+
 bin_PROGRAMS += mangod
 mangod_SOURCES = core/cmd/mangod.c
 mangod_LDADD = libcore.la

@@ -34,8 +34,14 @@ store_tests = \
 	tests/store/test-pgtest$(EXEEXT) \
 	tests/store/test-turn$(EXEEXT)
 
+# libmango from outside.
+# files: tests/lib/test-*.c = {stem}$(EXEEXT)
+lib_tests =
+
+tests_lib_test_embed_LDADD = libmango.la $(LDADD)
+
 # Real processes over real sockets. Python's standard library only.
-# files: tests/e2e/test*.py
+# files: tests/e2e/test*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests =
 
 # mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
@@ -44,8 +50,8 @@ tests_mangod_test_SOURCES = core/cmd/mangod.c core/base/hook-test.c
 tests_mangod_test_LDADD = libcore.la
 
 if CMOCKA
-check_PROGRAMS += $(unit_tests) $(store_tests)
-TESTS += $(unit_tests) $(store_tests)
+check_PROGRAMS += $(unit_tests) $(store_tests) $(lib_tests)
+TESTS += $(unit_tests) $(store_tests) $(lib_tests)
 endif
 TESTS += $(e2e_tests)
 
