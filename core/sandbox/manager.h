@@ -15,8 +15,8 @@
 #include "base/sv.h"
 #include "mango/plugin.h"
 #include "plugin/registry.h"
+#include "sandbox/ops.h"
 #include "store/pg.h"
-#include "tools/tools.h"
 
 enum {
     MG_SANDBOX_CONTROL_MS =
