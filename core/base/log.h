@@ -31,8 +31,12 @@ static inline struct mg_field MG_F_INT(const char *key, int64_t n)
 }
 
 /* mg_log(MG_WARN, "lease lost", MG_F_STR("session", id), MG_F_INT("age_ms", age)); */
+#ifdef __CPPCHECK__ /* it does not know __VA_OPT__ */
+#define mg_log(level, msg, ...) ((void)(level), (void)(msg))
+#else
 #define mg_log(level, msg, ...) \
     mg_log_write((level), (msg), (const struct mg_field[]){__VA_ARGS__ __VA_OPT__(, ){.key = NULL}})
+#endif
 
 void mg_log_write(enum mg_log_level level, const char *msg, const struct mg_field *fields);
 void mg_log_setup(enum mg_log_level max_level, bool json);
