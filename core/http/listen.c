@@ -109,6 +109,7 @@ static void refuse_one(int fd, int *spare_fd)
     mg_log(MG_WARN, "no descriptor is left for a new connection: raise the limit of open files (LimitNOFILE=)");
     if (*spare_fd >= 0)
         (void)close(*spare_fd);
+    /* cppcheck-suppress nullPointer: the address may be left out */
     int got = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
     if (got >= 0)
         (void)close(got);

@@ -51,7 +51,7 @@ mg_rc mg_path_parse(struct mg_arena *a, struct mg_sv path, struct mg_http_req *r
     struct mg_sv rest = mg_sv_from(path, 1);
     bool more = true;
     while (more) {
-        struct mg_sv dropped, raw = mg_sv_n(rest.ptr, mg_sv_find(rest, '/'));
+        struct mg_sv dropped = {0}, raw = mg_sv_n(rest.ptr, mg_sv_find(rest, '/'));
         more = raw.len < rest.len;
         rest = mg_sv_from(rest, raw.len + 1);
         struct mg_sv *to = req->n_seg < SEGS ? &req->seg[req->n_seg] : &dropped;

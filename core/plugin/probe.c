@@ -80,7 +80,7 @@ static int start(const char *const *argv, const char *path, pid_t *ret_pid)
 {
     const char *args[PROBE_ARGS_MAX + 2];
     size_t n = 0;
-    for (; argv[n] && n < PROBE_ARGS_MAX; n++)
+    for (; n < PROBE_ARGS_MAX && argv[n]; n++)
         args[n] = argv[n];
     args[n] = path;
     args[n + 1] = NULL;

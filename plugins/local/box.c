@@ -199,11 +199,12 @@ static struct box *take(struct local *l, struct mango_sv id)
 {
     pthread_mutex_lock(&l->lock);
     struct box *b = NULL;
-    for (struct box **at = &l->boxes; *at && !b; at = b ? at : &(*at)->next) {
+    for (struct box **at = &l->boxes; *at; at = &(*at)->next) {
         if (!sv_is(id, (*at)->id))
             continue;
         b = *at;
         *at = b->next;
+        break;
     }
     pthread_mutex_unlock(&l->lock);
     return b;
