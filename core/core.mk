@@ -118,6 +118,15 @@ libcore_la_SOURCES = \
 	core/model/request.h \
 	core/model/sse-parse.c \
 	core/model/sse-parse.h \
+	core/net/address.c \
+	core/net/address.h \
+	core/net/call.c \
+	core/net/loop.c \
+	core/net/loop.h \
+	core/net/resolve.c \
+	core/net/resolve.h \
+	core/net/transfer.c \
+	core/net/transfer.h \
 	core/plugin/elf.c \
 	core/plugin/elf.h \
 	core/plugin/guard.c \

@@ -21,6 +21,7 @@ unit_tests = \
 	tests/unit/test-id$(EXEEXT) \
 	tests/unit/test-json-write$(EXEEXT) \
 	tests/unit/test-json$(EXEEXT) \
+	tests/unit/test-local$(EXEEXT) \
 	tests/unit/test-log$(EXEEXT) \
 	tests/unit/test-map$(EXEEXT) \
 	tests/unit/test-offline$(EXEEXT) \
@@ -36,13 +37,15 @@ store_tests = \
 
 # libmango from outside.
 # files: tests/lib/test-*.c = {stem}$(EXEEXT)
-lib_tests =
+lib_tests = \
+	tests/lib/test-embed$(EXEEXT)
 
 tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 
 # Real processes over real sockets. Python's standard library only.
 # files: tests/e2e/test*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
-e2e_tests =
+e2e_tests = \
+	tests/lib/test-symbols.sh
 
 # mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
 check_PROGRAMS += tests/mangod-test
