@@ -26,5 +26,10 @@ enum {
 /* Whether base64 data is an image of that media type with sides within the limit, so that a transcript is not poisoned by
  * one that every later request would be refused for. err names the reason without a place. */
 mg_rc mg_image_check(struct mg_sv media_type, struct mg_sv base64, struct mg_err *err) MG_MUSTCHECK;
+/* The same for the bytes themselves, with limits of the caller's. */
+mg_rc mg_image_check_data(struct mg_sv media_type, struct mg_sv data, uint32_t max_side, size_t max_bytes,
+                          struct mg_err *err) MG_MUSTCHECK;
+/* The media type that the first bytes name, or an empty view; 32 bytes are enough. */
+struct mg_sv mg_image_kind(struct mg_sv head);
 
 #endif

@@ -1,4 +1,4 @@
-/* Image headers: enough of PNG, JPEG, GIF and WebP to know the kind and the sides. Every read is bounded by the data. */
+/* Images: enough of PNG, JPEG, GIF and WebP to know the kind, the sides, and whether the end is there. Every read is bounded by the data. */
 #include "domain/content.h"
 
 #include "base/buf.h"
@@ -88,34 +88,108 @@ static bool webp(const unsigned char *p, size_t n, struct sides *ret)
     return true;
 }
 
+static bool png_whole(const unsigned char *p, size_t n)
+{
+    for (size_t i = 8; i + 12 <= n;) {
+        size_t len = be32(p + i);
+        if (len > n - i - 12)
+            return false;
+        if (memcmp(p + i + 4, "IEND", 4) == 0)
+            return true;
+        i += 12 + len;
+    }
+    return false;
+}
+
+/* The end marker behind the start of the scan: a thumbnail in front of it has one of its own. */
+static bool jpeg_whole(const unsigned char *p, size_t n)
+{
+    const unsigned char *scan = memmem(p, n, "\xFF\xDA", 2);
+
+    return scan && memmem(scan, n - (size_t)(scan - p), "\xFF\xD9", 2);
+}
+
+static bool gif_whole(const unsigned char *p, size_t n)
+{
+    while (n && p[n - 1] == 0)
+        n--;
+    return n && p[n - 1] == 0x3B;
+}
+
+static bool webp_whole(const unsigned char *p, size_t n)
+{
+    size_t len = (size_t)le16(p + 4) | (size_t)le16(p + 6) << 16;
+
+    return len <= n - 8;
+}
+
 static const struct {
-    const char *media_type;
+    const char *media_type, *magic;
+    size_t magic_len;
     bool (*sides)(const unsigned char *p, size_t n, struct sides *ret);
+    bool (*whole)(const unsigned char *p, size_t n);
 } KINDS[] = {
-    {"image/png", png},
-    {"image/jpeg", jpeg},
-    {"image/gif", gif},
-    {"image/webp", webp},
+    {"image/png", "\x89PNG\r\n\x1a\n", 8, png, png_whole},
+    {"image/jpeg", "\xFF\xD8\xFF", 3, jpeg, jpeg_whole},
+    {"image/gif", "GIF8", 4, gif, gif_whole},
+    {"image/webp", "RIFF", 4, webp, webp_whole},
 };
 enum { N_KINDS = sizeof(KINDS) / sizeof(KINDS[0]) };
 
+struct mg_sv mg_image_kind(struct mg_sv head)
+{
+    for (int i = 0; i < N_KINDS; i++) {
+        bool is = head.len >= KINDS[i].magic_len && memcmp(head.ptr, KINDS[i].magic, KINDS[i].magic_len) == 0;
+        if (is && KINDS[i].sides == webp)
+            is = head.len >= 12 && memcmp(head.ptr + 8, "WEBP", 4) == 0;
+        if (is)
+            return mg_sv_of(KINDS[i].media_type);
+    }
+    return MG_SV("");
+}
+
+static mg_rc find_kind(struct mg_sv media_type, int *ret, struct mg_err *err)
+{
+    for (int i = 0; i < N_KINDS; i++)
+        if (mg_sv_eqz(media_type, KINDS[i].media_type)) {
+            *ret = i;
+            return MG_OK;
+        }
+    return mg_err_set(err, MG_EINVAL, "the media type must be image/png, image/jpeg, image/gif or image/webp");
+}
+
+mg_rc mg_image_check_data(struct mg_sv media_type, struct mg_sv data, uint32_t max_side, size_t max_bytes,
+                          struct mg_err *err)
+{
+    const unsigned char *p = (const unsigned char *)data.ptr;
+    struct sides s = {0, 0};
+    int kind = 0;
+    mg_rc rc = find_kind(media_type, &kind, err);
+
+    if (rc < 0)
+        return rc;
+    if (data.len > max_bytes)
+        return mg_err_set(err, MG_EINVAL, "the image is larger than %zu bytes; scale it down", max_bytes);
+    if (!KINDS[kind].sides(p, data.len, &s))
+        return mg_err_set(err, MG_EINVAL, "the data is not a %s image; its first bytes say otherwise", KINDS[kind].media_type + 6);
+    if (s.w == 0 || s.h == 0 || s.w > max_side || s.h > max_side)
+        return mg_err_set(err, MG_EINVAL, "the image is %u x %u pixels; each side must be 1 to %u", s.w, s.h, max_side);
+    if (!KINDS[kind].whole(p, data.len))
+        return mg_err_set(err, MG_EINVAL, "the image is cut off: its end is missing");
+    return MG_OK;
+}
+
 mg_rc mg_image_check(struct mg_sv media_type, struct mg_sv base64, struct mg_err *err)
 {
-    int kind = -1;
-    for (int i = 0; i < N_KINDS; i++)
-        if (mg_sv_eqz(media_type, KINDS[i].media_type))
-            kind = i;
-    if (kind < 0)
-        return mg_err_set(err, MG_EINVAL, "the media type must be image/png, image/jpeg, image/gif or image/webp");
+    int kind = 0;
+    mg_rc rc = find_kind(media_type, &kind, err);
+
+    if (rc < 0)
+        return rc;
     if (base64.len / 4 * 3 > MG_IMAGE_BYTES_MAX + 3)
         return mg_err_set(err, MG_EINVAL, "the image is larger than %d bytes; scale it down", MG_IMAGE_BYTES_MAX);
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_IMAGE_BYTES_MAX + 4);
     if (mg_base64_decode(&b, base64) < 0)
         return mg_err_set(err, MG_EINVAL, "the data is not base64");
-    struct sides s = {0, 0};
-    if (!KINDS[kind].sides((const unsigned char *)mg_buf_view(&b).ptr, b.len, &s))
-        return mg_err_set(err, MG_EINVAL, "the data is not a %s image; its first bytes say otherwise", KINDS[kind].media_type + 6);
-    if (s.w == 0 || s.h == 0 || s.w > MG_IMAGE_SIDE_MAX || s.h > MG_IMAGE_SIDE_MAX)
-        return mg_err_set(err, MG_EINVAL, "the image is %u x %u pixels; each side must be 1 to %d", s.w, s.h, MG_IMAGE_SIDE_MAX);
-    return MG_OK;
+    return mg_image_check_data(media_type, mg_buf_view(&b), MG_IMAGE_SIDE_MAX, MG_IMAGE_BYTES_MAX, err);
 }
