@@ -15,6 +15,7 @@ struct mg_model;
 struct mg_notify;
 struct mg_registry;
 struct mg_sandboxes;
+struct mg_tickets;
 
 struct mg_app {
     const struct mg_conf *conf;
@@ -29,9 +30,11 @@ struct mg_app {
     bool default_cloud;             /* MANGO_DEFAULT_ENVIRONMENT=cloud */
     const char *default_model;      /* for the model list; may be NULL */
     int64_t started_us;
+    struct mg_tickets *tickets;     /* made by mg_api_setup, freed by mg_api_done */
 };
 
-/* Fills routes, auth, resolve_stream and ws_send of o (core/api/routes.c). */
+/* Fills routes, auth, resolve_stream and ws_send of o (core/api/routes.c). o->app is the struct mg_app, filled but for http. */
 void mg_api_setup(struct mg_http_opts *o);
+void mg_api_done(struct mg_app *app); /* after the HTTP server has stopped */
 
 #endif

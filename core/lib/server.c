@@ -309,6 +309,7 @@ void mg_server_close(struct mg_server *s)
         mg_notify_free(s->notify);
     if (h)
         mg_http_stop(h);
+    mg_api_done(&s->app);
     if (s->model)
         mg_model_close(s->model);
     if (s->sandboxes)

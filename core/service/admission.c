@@ -43,7 +43,10 @@ static void answer_with_event(struct admission *ad, int i)
 
 static void store_draft(struct admission *ad, const struct mg_draft *d, int i, bool processed)
 {
-    mg_step_event(&ad->step, d->type, d->members, processed);
+    if (d->id.s[0])
+        mg_step_event_id(&ad->step, &d->id, d->type, d->members, processed);
+    else
+        mg_step_event(&ad->step, d->type, d->members, processed);
     answer_with_event(ad, i);
 }
 

@@ -1,0 +1,53 @@
+/* Who calls: API keys by either header, tickets on WebSocket upgrades. */
+#include "api/api.h"
+#include "api/tickets.h"
+#include "base/clock.h"
+#include "store/api-key.h"
+
+/* The credential of a request. Authorization wins when both headers are there. */
+static struct mg_sv credential(const struct mg_http_req *req)
+{
+    struct mg_sv rest = mg_sv_trim(req->authorization);
+    struct mg_sv scheme = mg_sv_split(&rest, ' ');
+    if (mg_sv_eq_nocase(scheme, MG_SV("bearer")) && mg_sv_trim(rest).len)
+        return mg_sv_trim(rest);
+    return mg_sv_trim(req->api_key);
+}
+
+static mg_rc by_ticket(struct mg_http_req *req, struct mg_principal *who, struct mg_err *err)
+{
+    return mg_tickets_take(mg_req_app(req)->tickets, mg_http_query(req, "ticket"), who, err);
+}
+
+mg_rc mg_auth(struct mg_http_req *req, const struct mg_route *route, struct mg_err *err)
+{
+    struct mg_principal *who = mg_arena_new_of(req->arena, struct mg_principal);
+    struct mg_sv secret = credential(req);
+    bool ticket = route && (route->flags & MG_ROUTE_WS) && mg_http_query(req, "ticket").ptr;
+    if (secret.len == 0 && !ticket)
+        return mg_err_set(err, MG_EAUTH, "no credential: send the API key as `x-api-key: KEY` or `authorization: Bearer KEY`");
+    mg_rc rc = ticket ? by_ticket(req, who, err) : mg_key_cache_lookup(mg_req_app(req)->keys, req->pg, secret, who, err);
+    if (rc < 0)
+        return rc;
+    if (who->kind != MG_BY_API_KEY && !(route && (route->flags & MG_ROUTE_ENV_KEY)))
+        return mg_err_set(err, MG_EDENIED, "this endpoint needs an API key of the workspace; an environment key is for its work queue only");
+    req->principal = who;
+    return MG_OK;
+}
+
+mg_rc mg_post_ticket(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
+{
+    char ticket[MG_TICKET_TEXT];
+    mg_rc rc = mg_req_no_body(req, err);
+    if (rc >= 0)
+        rc = mg_tickets_issue(mg_req_app(req)->tickets, mg_req_who(req), ticket, err);
+    if (rc < 0)
+        return rc;
+    struct mg_jw w = mg_jw_to(&res->body);
+    mg_jw_obj(&w);
+    mg_jw_kstrz(&w, "type", "stream_ticket");
+    mg_jw_kstrz(&w, "ticket", ticket);
+    mg_jw_ktime(&w, "expires_at", mg_wall_us() + (int64_t)MG_TICKET_S * 1000000);
+    mg_jw_obj_end(&w);
+    return MG_OK;
+}

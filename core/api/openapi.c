@@ -1,0 +1,230 @@
+/* /openapi.json: made from the route table, with a line of documentation for each route and the schemas of openapi-schemas.c. */
+#include "api/api.h"
+#include "api/openapi-schemas.h"
+
+static const struct doc {
+    enum mg_http_method method;
+    const char *pattern, *id, *summary;
+    const char *request, *response; /* names of schemas; NULL: no body */
+} DOCS[] = {
+    {MG_GET, "/healthz", "health", "Whether the process answers.", NULL, "Health"},
+    {MG_GET, "/readyz", "ready", "Whether the database takes a write; 503 when it does not.", NULL, "Health"},
+    {MG_GET, "/metrics", "metrics", "Prometheus text.", NULL, NULL},
+    {MG_GET, "/openapi.json", "openapi", "This description.", NULL, "Any"},
+    {MG_GET, "/v1/agents", "listAgents", "Lists agents, newest first.", NULL, "AgentPage"},
+    {MG_POST, "/v1/agents", "createAgent", "Creates an agent as version 1.", "AgentCreate", "Agent"},
+    {MG_GET, "/v1/agents/{}", "getAgent", "The newest version, or the one that version names.", NULL, "Agent"},
+    {MG_POST, "/v1/agents/{}", "updateAgent", "A new version when something changes.", "AgentUpdate", "Agent"},
+    {MG_POST, "/v1/agents/{}/archive", "archiveAgent", "Refuses new sessions from now on.", NULL, "Agent"},
+    {MG_GET, "/v1/agents/{}/versions", "listAgentVersions", "All versions, newest first.", NULL, "AgentPage"},
+    {MG_GET, "/v1/environments", "listEnvironments", "Lists environments, newest first.", NULL, "EnvironmentPage"},
+    {MG_POST, "/v1/environments", "createEnvironment", "Creates an environment.", "EnvironmentCreate", "Environment"},
+    {MG_GET, "/v1/environments/{}", "getEnvironment", "One environment.", NULL, "Environment"},
+    {MG_POST, "/v1/environments/{}", "updateEnvironment", "Changes an environment; its config type stays.", "EnvironmentUpdate", "Environment"},
+    {MG_DELETE, "/v1/environments/{}", "deleteEnvironment", "Deletes an environment that no session uses.", NULL, "Deleted"},
+    {MG_POST, "/v1/environments/{}/archive", "archiveEnvironment", "Refuses new sessions from now on.", NULL, "Environment"},
+    {MG_GET, "/v1/sessions", "listSessions", "Lists sessions, newest first.", NULL, "SessionPage"},
+    {MG_POST, "/v1/sessions", "createSession", "Creates a session from an agent and an environment.", "SessionCreate", "Session"},
+    {MG_GET, "/v1/sessions/{}", "getSession", "One session.", NULL, "Session"},
+    {MG_POST, "/v1/sessions/{}", "updateSession", "Changes title, metadata, or the tools of an idle session.", "SessionUpdate", "Session"},
+    {MG_DELETE, "/v1/sessions/{}", "deleteSession", "Deletes a session that does not run.", NULL, "Deleted"},
+    {MG_POST, "/v1/sessions/{}/archive", "archiveSession", "Ends a session that does not run; it stays readable.", NULL, "Session"},
+    {MG_GET, "/v1/sessions/{}/events", "listEvents", "The session's events in the order of their receipt.", NULL, "EventPage"},
+    {MG_POST, "/v1/sessions/{}/events", "sendEvents", "Sends events; all are accepted or none.", "EventSend", "EventList"},
+    {MG_GET, "/v1/sessions/{}/events/stream", "streamEvents", "Server-sent events; Last-Event-ID or after resumes.", NULL, NULL},
+    {MG_GET, "/v1/sessions/{}/events/ws", "socketEvents", "One session over a WebSocket.", NULL, NULL},
+    {MG_GET, "/v1/stream", "socket", "Many sessions over one WebSocket (mango.v1).", NULL, NULL},
+    {MG_POST, "/v1/stream/tickets", "createStreamTicket", "A single-use ticket for a WebSocket upgrade.", NULL, "StreamTicket"},
+    {MG_GET, "/v1/sessions/{}/threads", "listThreads", "The session's threads.", NULL, "ThreadPage"},
+    {MG_GET, "/v1/sessions/{}/threads/{}", "getThread", "One thread.", NULL, "Thread"},
+    {MG_POST, "/v1/sessions/{}/threads/{}/archive", "archiveThread", "Ends a child thread.", NULL, "Thread"},
+    {MG_GET, "/v1/sessions/{}/threads/{}/events", "listThreadEvents", "The thread's events.", NULL, "EventPage"},
+    {MG_GET, "/v1/sessions/{}/threads/{}/stream", "streamThreadEvents", "Server-sent events of one thread.", NULL, NULL},
+    {MG_GET, "/v1/models", "listModels", "The models that this server knows of.", NULL, "ModelPage"},
+    {MG_GET, "/v1/models/{}", "getModel", "One model.", NULL, "Model"},
+};
+enum { N_DOCS = sizeof(DOCS) / sizeof(DOCS[0]) };
+
+static const struct doc *doc_of(const struct mg_route *r)
+{
+    for (int i = 0; i < N_DOCS; i++)
+        if (DOCS[i].method == r->method && strcmp(DOCS[i].pattern, r->pattern) == 0)
+            return &DOCS[i];
+    return NULL;
+}
+
+static const char *method_name(enum mg_http_method m)
+{
+    return m == MG_GET ? "get" : m == MG_POST ? "post" : "delete";
+}
+
+/* Names for the {} of a pattern, by the segment before them. */
+static const struct {
+    const char *segment, *name;
+} PARAMS[] = {
+    {"agents", "agent_id"}, {"environments", "environment_id"}, {"sessions", "session_id"}, {"threads", "thread_id"}, {"models", "model_id"},
+};
+enum { N_PARAMS = sizeof(PARAMS) / sizeof(PARAMS[0]), PATH_PARAMS_MAX = 4 };
+
+struct path {
+    char text[160];
+    const char *names[PATH_PARAMS_MAX];
+    int n;
+};
+
+static const char *param_name(struct mg_sv segment)
+{
+    for (int i = 0; i < N_PARAMS; i++)
+        if (mg_sv_eqz(segment, PARAMS[i].segment))
+            return PARAMS[i].name;
+    return "id";
+}
+
+/* "/v1/sessions/{}" gives "/v1/sessions/{session_id}". */
+static struct path path_of(const char *pattern)
+{
+    struct path p = {.n = 0};
+    struct mg_sv rest = mg_sv_from(mg_sv_of(pattern), 1), before = MG_SV("");
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(sizeof(p.text) - 1);
+    while (rest.len) {
+        struct mg_sv seg = mg_sv_split(&rest, '/');
+        bool wild = mg_sv_eqz(seg, "{}");
+        if (wild && p.n < PATH_PARAMS_MAX)
+            p.names[p.n++] = param_name(before);
+        (void)mg_buf_printf(&b, wild ? "/{%.*s}" : "/%.*s", wild ? (int)strlen(p.names[p.n - 1]) : (int)seg.len,
+                            wild ? p.names[p.n - 1] : seg.ptr);
+        before = seg;
+    }
+    memcpy(p.text, mg_buf_view(&b).ptr, b.len);
+    return p;
+}
+
+static void write_parameter(struct mg_jw *w, const char *name, const char *in, bool array)
+{
+    mg_jw_obj(w);
+    mg_jw_kstrz(w, "name", name);
+    mg_jw_kstrz(w, "in", in);
+    mg_jw_kbool(w, "required", strcmp(in, "path") == 0);
+    mg_jw_kraw(w, "schema", array ? MG_SV("{\"type\":\"array\",\"items\":{\"type\":\"string\"}}") : MG_SV("{\"type\":\"string\"}"));
+    mg_jw_obj_end(w);
+}
+
+static bool is_list(const char *name)
+{
+    return strcmp(name, "types") == 0 || strcmp(name, "statuses") == 0 || strcmp(name, "event_deltas") == 0 || strcmp(name, "lifecycle") == 0;
+}
+
+static void write_parameters(struct mg_jw *w, const struct mg_route *r, const struct path *p)
+{
+    mg_jw_key(w, "parameters");
+    mg_jw_arr(w);
+    for (int i = 0; i < p->n; i++)
+        write_parameter(w, p->names[i], "path", false);
+    for (const char *const *q = r->query; q && *q; q++)
+        write_parameter(w, *q, "query", is_list(*q));
+    mg_jw_arr_end(w);
+}
+
+static void write_content(struct mg_jw *w, const char *type, const char *schema)
+{
+    mg_jw_key(w, "content");
+    mg_jw_obj(w);
+    mg_jw_key(w, type);
+    mg_jw_obj(w);
+    mg_jw_key(w, "schema");
+    mg_jw_obj(w);
+    if (schema) {
+        mg_jw_key(w, "$ref");
+        mg_auto(buf) struct mg_buf ref = MG_BUF_INIT(128);
+        (void)mg_buf_printf(&ref, "#/components/schemas/%s", schema);
+        mg_jw_str(w, mg_buf_view(&ref));
+    } else {
+        mg_jw_kstrz(w, "type", "string");
+    }
+    mg_jw_obj_end(w);
+    mg_jw_obj_end(w);
+    mg_jw_obj_end(w);
+}
+
+static void write_response(struct mg_jw *w, const char *status, const char *text, const char *type, const char *schema)
+{
+    mg_jw_key(w, status);
+    mg_jw_obj(w);
+    mg_jw_kstrz(w, "description", text);
+    if (type)
+        write_content(w, type, schema);
+    mg_jw_obj_end(w);
+}
+
+static void write_responses(struct mg_jw *w, const struct mg_route *r, const struct doc *d)
+{
+    mg_jw_key(w, "responses");
+    mg_jw_obj(w);
+    if (r->flags & MG_ROUTE_WS)
+        write_response(w, "101", "The connection is a WebSocket now.", NULL, NULL);
+    else if (r->flags & MG_ROUTE_STREAM)
+        write_response(w, "200", "A stream of events.", "text/event-stream", NULL);
+    else
+        write_response(w, "200", "Done.", d->response ? "application/json" : "text/plain", d->response);
+    write_response(w, "default", "What went wrong, and which field.", "application/json", "Error");
+    mg_jw_obj_end(w);
+}
+
+static void write_operation(struct mg_jw *w, const struct mg_route *r, const struct doc *d, const struct path *p)
+{
+    mg_jw_key(w, method_name(r->method));
+    mg_jw_obj(w);
+    mg_jw_kstrz(w, "operationId", d->id);
+    mg_jw_kstrz(w, "summary", d->summary);
+    write_parameters(w, r, p);
+    if (d->request) {
+        mg_jw_key(w, "requestBody");
+        mg_jw_obj(w);
+        mg_jw_kbool(w, "required", true);
+        write_content(w, "application/json", d->request);
+        mg_jw_obj_end(w);
+    }
+    write_responses(w, r, d);
+    if (r->flags & MG_ROUTE_PUBLIC)
+        mg_jw_kraw(w, "security", MG_SV("[]"));
+    mg_jw_obj_end(w);
+}
+
+/* All methods of the pattern under one path; only at its first route. */
+static void write_path(struct mg_jw *w, const struct mg_route *routes, const struct mg_route *r)
+{
+    for (const struct mg_route *q = routes; q < r; q++)
+        if (strcmp(q->pattern, r->pattern) == 0)
+            return;
+    const struct path p = path_of(r->pattern);
+    mg_jw_key(w, p.text);
+    mg_jw_obj(w);
+    for (const struct mg_route *q = r; q->pattern; q++)
+        if (strcmp(q->pattern, r->pattern) == 0 && doc_of(q))
+            write_operation(w, q, doc_of(q), &p);
+    mg_jw_obj_end(w);
+}
+
+mg_rc mg_openapi_write(struct mg_buf *out, const struct mg_route *routes)
+{
+    struct mg_jw w = mg_jw_to(out);
+    mg_jw_obj(&w);
+    mg_jw_kstrz(&w, "openapi", "3.1.0");
+    mg_jw_kraw(&w, "info", MG_SV("{\"title\":\"Mango\",\"version\":\"" MANGO_VERSION "\",\"description\":\"Control plane for long-running AI "
+                                  "agents. The shapes are those of the Claude Managed Agents API.\",\"license\":{\"name\":\"See LICENSE\"}}"));
+    mg_jw_kraw(&w, "security", MG_SV("[{\"bearer\":[]},{\"apiKey\":[]}]"));
+    mg_jw_key(&w, "paths");
+    mg_jw_obj(&w);
+    for (const struct mg_route *r = routes; r->pattern; r++)
+        if (doc_of(r))
+            write_path(&w, routes, r);
+    mg_jw_obj_end(&w);
+    mg_jw_key(&w, "components");
+    mg_jw_obj(&w);
+    mg_jw_kraw(&w, "securitySchemes", MG_SV("{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\"},"
+                                            "\"apiKey\":{\"type\":\"apiKey\",\"in\":\"header\",\"name\":\"x-api-key\"}}"));
+    mg_jw_kraw(&w, "schemas", mg_sv_of(mg_openapi_schemas));
+    mg_jw_obj_end(&w);
+    mg_jw_obj_end(&w);
+    return mg_buf_ok(out) ? MG_OK : MG_EINTERNAL;
+}

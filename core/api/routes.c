@@ -1,0 +1,112 @@
+#include "api/routes.h"
+
+#include "api/api.h"
+#include "api/tickets.h"
+
+/* ---- allowed query parameters ---- */
+
+static const char *const LIST_AGENTS[] = {"limit", "page", "created_at[gte]", "created_at[lte]", "include_archived", NULL};
+static const char *const ONE_AGENT[] = {"version", NULL};
+static const char *const LIST[] = {"limit", "page", NULL};
+static const char *const LIST_ARCHIVED[] = {"limit", "page", "include_archived", NULL};
+static const char *const LIST_SESSIONS[] = {
+    "limit",          "page",           "order",           "agent_id",         "agent_version",   "statuses",        "deployment_id",
+    "memory_store_id", "include_archived", "created_at[gt]", "created_at[gte]", "created_at[lt]", "created_at[lte]", NULL,
+};
+static const char *const LIST_EVENTS[] = {
+    "limit", "page", "order", "types", "created_at[gt]", "created_at[gte]", "created_at[lt]", "created_at[lte]", NULL,
+};
+static const char *const LIST_THREADS[] = {"limit", "page", "statuses", NULL};
+static const char *const STREAM[] = {"event_deltas", "after", "types", NULL};
+static const char *const SOCKET[] = {"event_deltas", "after", "types", "thread_id", "ticket", NULL};
+static const char *const SOCKETS[] = {"ticket", NULL};
+static const char *const LIST_MODELS[] = {"limit", "before_id", "after_id", "lifecycle", NULL};
+/* What clients may ask of the parts that are not built: the answer is that, not a word about their parameters. */
+static const char *const ABSENT_QUERY[] = {
+    "limit",           "page",        "before_id",  "after_id",         "ids",       "scope_id",         "source",
+    "include_archived", "agent_id",   "status",     "deployment_id",    "has_error", "trigger_type",     "view",
+    "path_prefix",     "depth",       "memory_id",  "session_id",       "operation", "block_ms",         "reclaim_older_than_ms",
+    "created_at[gt]",  "created_at[gte]", "created_at[lt]", "created_at[lte]", "expected_last_heartbeat", "desired_ttl_seconds", NULL,
+};
+
+enum { SMALL_BODY = 64 * 1024 /* bytes: actions that take nothing */ };
+
+/* Parts of the contract that come later: the collection and one item of it. */
+#define ABSENT(path)                                                                                                   \
+    {MG_GET, path, mg_get_absent, .query = ABSENT_QUERY}, {MG_POST, path, mg_get_absent, .flags = MG_ROUTE_ANY_TYPE, .query = ABSENT_QUERY}, \
+        {MG_GET, path "/{}", mg_get_absent, .query = ABSENT_QUERY},                                                    \
+        {MG_POST, path "/{}", mg_get_absent, .flags = MG_ROUTE_ANY_TYPE, .query = ABSENT_QUERY},                                \
+        {MG_DELETE, path "/{}", mg_get_absent, .query = ABSENT_QUERY}
+
+const struct mg_route mg_routes[] = {
+    {MG_GET, "/healthz", mg_get_health, .flags = MG_ROUTE_PUBLIC | MG_ROUTE_INLINE},
+    {MG_GET, "/readyz", mg_get_ready, .flags = MG_ROUTE_PUBLIC},
+    {MG_GET, "/metrics", mg_get_metrics, .flags = MG_ROUTE_PUBLIC}, /* public only where metrics_public says so: the handler asks */
+    {MG_GET, "/openapi.json", mg_get_openapi, .flags = MG_ROUTE_PUBLIC},
+
+    {MG_GET, "/v1/agents", mg_get_agents, .query = LIST_AGENTS},
+    {MG_POST, "/v1/agents", mg_post_agents, .query = NULL},
+    {MG_GET, "/v1/agents/{}", mg_get_agent, .query = ONE_AGENT},
+    {MG_POST, "/v1/agents/{}", mg_post_agent, .query = NULL},
+    {MG_POST, "/v1/agents/{}/archive", mg_post_agent_archive, .body_max = SMALL_BODY},
+    {MG_GET, "/v1/agents/{}/versions", mg_get_agent_versions, .query = LIST},
+
+    {MG_GET, "/v1/environments", mg_get_environments, .query = LIST_ARCHIVED},
+    {MG_POST, "/v1/environments", mg_post_environments, .query = NULL},
+    {MG_GET, "/v1/environments/{}", mg_get_environment, .query = NULL},
+    {MG_POST, "/v1/environments/{}", mg_post_environment, .query = NULL},
+    {MG_DELETE, "/v1/environments/{}", mg_delete_environment, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/environments/{}/archive", mg_post_environment_archive, .body_max = SMALL_BODY},
+
+    {MG_GET, "/v1/sessions", mg_get_sessions, .query = LIST_SESSIONS},
+    {MG_POST, "/v1/sessions", mg_post_sessions, .query = NULL},
+    {MG_GET, "/v1/sessions/{}", mg_get_session, .query = NULL},
+    {MG_POST, "/v1/sessions/{}", mg_post_session, .query = NULL},
+    {MG_DELETE, "/v1/sessions/{}", mg_delete_session, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/sessions/{}/archive", mg_post_session_archive, .body_max = SMALL_BODY},
+
+    {MG_GET, "/v1/sessions/{}/events", mg_get_events, .query = LIST_EVENTS},
+    {MG_POST, "/v1/sessions/{}/events", mg_post_events, .query = NULL},
+    {MG_GET, "/v1/sessions/{}/events/stream", mg_get_event_stream, .flags = MG_ROUTE_STREAM, .query = STREAM},
+    {MG_GET, "/v1/sessions/{}/events/ws", NULL, .flags = MG_ROUTE_WS, .query = SOCKET},
+    {MG_GET, "/v1/stream", NULL, .flags = MG_ROUTE_WS, .query = SOCKETS},
+    {MG_POST, "/v1/stream/tickets", mg_post_ticket, .body_max = SMALL_BODY},
+
+    {MG_GET, "/v1/sessions/{}/threads", mg_get_threads, .query = LIST_THREADS},
+    {MG_GET, "/v1/sessions/{}/threads/{}", mg_get_thread, .query = NULL},
+    {MG_POST, "/v1/sessions/{}/threads/{}/archive", mg_post_thread_archive, .body_max = SMALL_BODY},
+    {MG_GET, "/v1/sessions/{}/threads/{}/events", mg_get_thread_events, .query = LIST},
+    {MG_GET, "/v1/sessions/{}/threads/{}/stream", mg_get_thread_stream, .flags = MG_ROUTE_STREAM, .query = STREAM},
+
+    {MG_GET, "/v1/models", mg_get_models, .query = LIST_MODELS},
+    {MG_GET, "/v1/models/{}", mg_get_model, .query = NULL},
+
+    ABSENT("/v1/files"),
+    ABSENT("/v1/skills"),
+    ABSENT("/v1/vaults"),
+    ABSENT("/v1/memory_stores"),
+    ABSENT("/v1/deployments"),
+    ABSENT("/v1/deployment_runs"),
+    ABSENT("/v1/dreams"),
+    ABSENT("/v1/tunnels"),
+    ABSENT("/v1/user_profiles"),
+    ABSENT("/v1/environments/{}/work"),
+    ABSENT("/v1/sessions/{}/resources"),
+    {.pattern = NULL},
+};
+
+void mg_api_setup(struct mg_http_opts *o)
+{
+    struct mg_app *app = o->app;
+    app->tickets = mg_tickets_new();
+    o->routes = mg_routes;
+    o->auth = mg_auth;
+    o->resolve_stream = mg_stream_resolve;
+    o->ws_send = mg_ws_send;
+}
+
+void mg_api_done(struct mg_app *app)
+{
+    mg_tickets_free(app->tickets);
+    app->tickets = NULL;
+}
