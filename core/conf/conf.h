@@ -45,22 +45,23 @@ enum mg_opt {
     MG_OPT_COUNT
 };
 
-enum mg_opt_type {
-    MG_OPT_STRING,
-    MG_OPT_INT,
-    MG_OPT_BOOL,     /* true/false, yes/no, on/off, 1/0 */
-    MG_OPT_DURATION, /* 500ms, 15s, 5m, 2h; kept in milliseconds */
-    MG_OPT_CHOICE,   /* one of the words of choices */
+enum mg_conf_type {
+    MG_CONF_STRING,
+    MG_CONF_INT,
+    MG_CONF_BOOL,     /* true/false, yes/no, on/off, 1/0 */
+    MG_CONF_DURATION, /* 500ms, 15s, 5m, 2h; kept in milliseconds */
+    MG_CONF_CHOICE,   /* one of the words of choices */
 };
 
 struct mg_opt_def {
     const char *name; /* of the file and, with dashes for underscores, of the command line */
     const char *env;
-    enum mg_opt_type type;
     const char *fallback; /* the default as text; "" when there is none */
-    int64_t min, max;     /* INT; DURATION in milliseconds */
     const char *choices;  /* CHOICE: words separated by a space */
+    const char *group;    /* heading of the sample, on the first option of a group; else NULL */
     const char *help;     /* one line */
+    int64_t min, max;     /* INT; DURATION in milliseconds */
+    enum mg_conf_type type;
     bool secret;
 };
 
@@ -94,11 +95,13 @@ bool mg_conf_is_set(const struct mg_conf *c, enum mg_opt o); /* by anything but 
 /* Where the value came from: "--listen", "MANGO_LISTEN", "mango.conf:12" or "default"; for messages. */
 const char *mg_conf_origin(const struct mg_conf *c, enum mg_opt o);
 
-/* A setting of a plugin. From the environment by its full name when that is all upper case (E2B_API_KEY), else from the
- * variable PLUGIN_NAME in upper case (LOCAL_BASE_DIR for base_dir of local), then from the file's section
- * `plugins: { local: { base_dir = "..." } }`, where E2B_API_KEY of e2b may be written api_key. NULL when unset. */
+/* A setting of a plugin, or NULL. A name in capitals (E2B_API_KEY) is looked up in the environment as it is, unless it is
+ * one of the server's own (MANGO_..., PG...); any other (base_dir of local) as MANGO_LOCAL_BASE_DIR. Behind the
+ * environment comes the file's section `plugins: { local: { base_dir = "..."; }; }`, where E2B_API_KEY of e2b may be
+ * written e2b_api_key or api_key too. Valid as long as c. */
 const char *mg_conf_plugin(const struct mg_conf *c, const char *plugin, const char *name);
-/* The file's section of a plugin as a JSON object of strings, numbers and booleans; "{}" when there is none. */
+/* The plugin's section of the file as a JSON object of strings, numbers and booleans, values from MANGO_PLUGIN_NAME
+ * variables put over it; "{}" when there are none. */
 mg_rc mg_conf_plugin_json(const struct mg_conf *c, const char *plugin, struct mg_buf *out) MG_MUSTCHECK;
 
 /* `name = value   # origin` lines of all options; secrets as ***. */
@@ -108,9 +111,8 @@ mg_rc mg_conf_sample(struct mg_buf *out) MG_MUSTCHECK;
 /* The option lines of --help. */
 mg_rc mg_conf_help(struct mg_buf *out) MG_MUSTCHECK;
 
-/* Overwrites, in the process's own argument and environment memory, every value that may be a secret, so that no child
- * reads it in /proc/PID/environ or cmdline. Call once, after loading, before other threads start. The environment
- * keeps PATH, HOME, USER, LANG, LC_*, TZ, TMPDIR, SSL_CERT_*, NOTIFY_SOCKET and the other names that no secret has. */
+/* Moves the environment to memory that /proc/PID/environ does not show, drops the variables of secret options from it,
+ * and overwrites secrets in argv, so that no child reads them. Call once, after loading, before other threads start. */
 void mg_conf_hide(char **argv);
 
 #endif
