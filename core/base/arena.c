@@ -28,8 +28,8 @@ enum { ARENA_GAP = 0 };
 
 enum {
     ARENA_ALIGN = _Alignof(max_align_t),
-    ARENA_CHUNK_FIRST = 4 * 1024,    /* bytes; a small request needs one */
-    ARENA_CHUNK_MAX = 1024 * 1024,   /* bytes; larger allocations get a chunk of their own */
+    ARENA_CHUNK_FIRST = 4 * 1024,  /* bytes; a small request needs one */
+    ARENA_CHUNK_MAX = 1024 * 1024, /* bytes; larger allocations get a chunk of their own */
 };
 
 struct chunk {

@@ -164,7 +164,8 @@ bool mg_time_parse(struct mg_sv s, int64_t *ret_us)
     if (!take_digits(&s, 2, ':', &hour) || !take_digits(&s, 2, ':', &minute) || !take_digits(&s, 2, 0, &second))
         return false;
     /* 60 is a leap second; it counts as the first second of the next minute. */
-    if (month < 1 || month > 12 || day < 1 || day > days_in_month(year, month) || hour > 23 || minute > 59 || second > 60)
+    if (month < 1 || month > 12 || day < 1 || day > days_in_month(year, month) || hour > 23 || minute > 59 ||
+        second > 60)
         return false;
     if (!take_fraction(&s, &us) || !take_offset(s, &offset))
         return false;

@@ -9,9 +9,9 @@
 #include "base/utf8.h"
 
 static const char *const rc_names[] = {
-    "MG_OK",        "MG_EINVAL",    "MG_EAUTH",       "MG_EDENIED",   "MG_ENOTFOUND", "MG_ECONFLICT", "MG_EPRECOND",
-    "MG_ETOOBIG",   "MG_ERATE",     "MG_EUNAVAIL",    "MG_ETIMEOUT",  "MG_EINTERNAL", "MG_ECANCELED", "MG_EFENCED",
-    "MG_EGONE",     "MG_EIO",       "MG_ECONFIG",     "MG_EMETHOD",   "MG_EMEDIA",    "MG_EURITOOLONG", "MG_EHEADERS",
+    "MG_OK",      "MG_EINVAL", "MG_EAUTH",    "MG_EDENIED",  "MG_ENOTFOUND", "MG_ECONFLICT",   "MG_EPRECOND",
+    "MG_ETOOBIG", "MG_ERATE",  "MG_EUNAVAIL", "MG_ETIMEOUT", "MG_EINTERNAL", "MG_ECANCELED",   "MG_EFENCED",
+    "MG_EGONE",   "MG_EIO",    "MG_ECONFIG",  "MG_EMETHOD",  "MG_EMEDIA",    "MG_EURITOOLONG", "MG_EHEADERS",
 };
 
 const char *mg_rc_name(mg_rc rc)

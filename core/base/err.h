@@ -16,33 +16,33 @@ typedef int mg_rc;
 
 enum {
     MG_OK = 0,
-    MG_EINVAL = -1,      /* 400 invalid_request_error */
-    MG_EAUTH = -2,       /* 401 authentication_error */
-    MG_EDENIED = -3,     /* 403 permission_error */
-    MG_ENOTFOUND = -4,   /* 404 not_found_error */
-    MG_ECONFLICT = -5,   /* 409 conflict_error; deterministic, answered with x-should-retry: false */
-    MG_EPRECOND = -6,    /* 412 */
-    MG_ETOOBIG = -7,     /* 413 request_too_large */
-    MG_ERATE = -8,       /* 429 rate_limit_error */
-    MG_EUNAVAIL = -9,    /* 503 api_error: a dependency is down; retry later */
-    MG_ETIMEOUT = -10,   /* 504 timeout_error */
-    MG_EINTERNAL = -11,  /* 500 api_error */
-    MG_ECANCELED = -12,  /* the caller's mg_cancel fired */
-    MG_EFENCED = -13,    /* the lease or epoch of this writer is no longer the current one */
-    MG_EGONE = -14,      /* a bound sandbox or workspace no longer exists */
-    MG_EIO = -15,        /* operating system or connection failure */
-    MG_ECONFIG = -16,    /* configuration or installation; startup stops with 78 */
-    MG_EMETHOD = -17,    /* 405 */
-    MG_EMEDIA = -18,     /* 415 */
+    MG_EINVAL = -1,       /* 400 invalid_request_error */
+    MG_EAUTH = -2,        /* 401 authentication_error */
+    MG_EDENIED = -3,      /* 403 permission_error */
+    MG_ENOTFOUND = -4,    /* 404 not_found_error */
+    MG_ECONFLICT = -5,    /* 409 conflict_error; deterministic, answered with x-should-retry: false */
+    MG_EPRECOND = -6,     /* 412 */
+    MG_ETOOBIG = -7,      /* 413 request_too_large */
+    MG_ERATE = -8,        /* 429 rate_limit_error */
+    MG_EUNAVAIL = -9,     /* 503 api_error: a dependency is down; retry later */
+    MG_ETIMEOUT = -10,    /* 504 timeout_error */
+    MG_EINTERNAL = -11,   /* 500 api_error */
+    MG_ECANCELED = -12,   /* the caller's mg_cancel fired */
+    MG_EFENCED = -13,     /* the lease or epoch of this writer is no longer the current one */
+    MG_EGONE = -14,       /* a bound sandbox or workspace no longer exists */
+    MG_EIO = -15,         /* operating system or connection failure */
+    MG_ECONFIG = -16,     /* configuration or installation; startup stops with 78 */
+    MG_EMETHOD = -17,     /* 405 */
+    MG_EMEDIA = -18,      /* 415 */
     MG_EURITOOLONG = -19, /* 414 */
-    MG_EHEADERS = -20,   /* 431 */
+    MG_EHEADERS = -20,    /* 431 */
 };
 
 enum { MG_ERR_TEXT_MAX = 1024 /* bytes with the NUL; longer texts are cut at a character */ };
 
 struct mg_err {
     mg_rc rc;
-    char code[64];         /* error.details.error_code of the API, or "" */
+    char code[64];          /* error.details.error_code of the API, or "" */
     uint32_t retry_after_s; /* 0: none */
     char text[MG_ERR_TEXT_MAX];
 };

@@ -9,7 +9,10 @@ struct mg_list {
     struct mg_list *next, *prev;
 };
 
-#define MG_LIST_INIT(head) {&(head), &(head)}
+#define MG_LIST_INIT(head) \
+    {                      \
+        &(head), &(head)   \
+    }
 #define mg_container_of(p, type, member) ((type *)((char *)(p)-offsetof(type, member)))
 /* Safe against removal of the current element. it is a struct mg_list *. */
 #define mg_list_each(it, head) \

@@ -17,16 +17,11 @@ struct mg_field {
     bool is_num;
 };
 
-static inline struct mg_field MG_F_STR(const char *key, const char *z)
-{
+static inline struct mg_field MG_F_STR(const char *key, const char *z) {
     return (struct mg_field){.key = key, .str = mg_sv_of(z ? z : "")};
-}
-static inline struct mg_field MG_F_SV(const char *key, struct mg_sv s)
-{
+} static inline struct mg_field MG_F_SV(const char *key, struct mg_sv s) {
     return (struct mg_field){.key = key, .str = s};
-}
-static inline struct mg_field MG_F_INT(const char *key, int64_t n)
-{
+} static inline struct mg_field MG_F_INT(const char *key, int64_t n) {
     return (struct mg_field){.key = key, .num = n, .is_num = true};
 }
 

@@ -39,7 +39,8 @@ static size_t probe(const struct mg_map *m, uint64_t hash, struct mg_sv key)
 {
     size_t mask = m->n_slots - 1, i = hash & mask;
 
-    while (m->slots[i].key && (m->slots[i].hash != hash || !mg_sv_eq(mg_sv_n(m->slots[i].key, m->slots[i].key_len), key)))
+    while (m->slots[i].key &&
+           (m->slots[i].hash != hash || !mg_sv_eq(mg_sv_n(m->slots[i].key, m->slots[i].key_len), key)))
         i = (i + 1) & mask;
 
     return i;

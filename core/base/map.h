@@ -9,7 +9,7 @@
 struct mg_map;
 
 struct mg_map *mg_map_new(void);
-void mg_map_free(struct mg_map *m); /* values are the caller's */
+void mg_map_free(struct mg_map *m);                         /* values are the caller's */
 void *mg_map_get(const struct mg_map *m, struct mg_sv key); /* NULL when absent */
 /* Returns the value that was there before, or NULL. value must not be NULL. */
 void *mg_map_put(struct mg_map *m, struct mg_sv key, void *value);

@@ -1,7 +1,7 @@
 /* Thread pool.
  *
- * Concurrency: every member of mg_pool is guarded by lock; jobs and the start and stop functions run without it. An idle
- * thread above min ends after POOL_IDLE_S and is joined by the next one that ends, or by mg_pool_free, so that at most
+ * Concurrency: every member of mg_pool is guarded by lock; jobs and the start and stop functions run without it. An
+ * idle thread above min ends after POOL_IDLE_S and is joined by the next one that ends, or by mg_pool_free, so that at most
  * one ended thread waits to be joined. */
 #include "base/pool.h"
 
@@ -13,8 +13,8 @@
 #include "base/mem.h"
 
 enum {
-    POOL_IDLE_S = 10,                    /* an idle thread above min lives that long */
-    POOL_STACK = 2 * 1024 * 1024,        /* bytes; a thousand tool threads must not ask for 8 GiB */
+    POOL_IDLE_S = 10,             /* an idle thread above min lives that long */
+    POOL_STACK = 2 * 1024 * 1024, /* bytes; a thousand tool threads must not ask for 8 GiB */
 };
 
 struct job {

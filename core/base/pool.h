@@ -7,10 +7,10 @@
 struct mg_pool;
 
 struct mg_pool_opts {
-    const char *name;     /* thread name, at most 11 bytes */
-    unsigned min, max;    /* threads */
-    unsigned queue_max;   /* waiting jobs; a submit past it fails with MG_EUNAVAIL */
-    /* Per-thread state (a database connection): made on the thread before its first job, freed at its end. May be NULL. */
+    const char *name;   /* thread name, at most 11 bytes */
+    unsigned min, max;  /* threads */
+    unsigned queue_max; /* waiting jobs; a submit past it fails with MG_EUNAVAIL */
+    /* Per-thread state (a database connection): made on the thread before its first job, freed at its end. Or NULL. */
     void *(*thread_start)(void *ctx);
     void (*thread_stop)(void *ctx, void *thread);
     void *ctx;

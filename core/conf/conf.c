@@ -83,7 +83,8 @@ static mg_rc read_argument(struct mg_conf *c, const char *arg, struct mg_err *er
     enum mg_opt o = conf_find(name);
     if (o == MG_OPT_COUNT) {
         conf_nearest(name, near);
-        return mg_err_set(err, MG_ECONFIG, "there is no option --%.*s%s", name.len > 64 ? 64 : (int)name.len, name.ptr, near);
+        return mg_err_set(err, MG_ECONFIG, "there is no option --%.*s%s", name.len > 64 ? 64 : (int)name.len, name.ptr,
+                          near);
     }
     (void)snprintf(origin, sizeof(origin), "--%.*s", MG_SV_ARG(name));
     if (!has_value && mg_opt_table[o].type != MG_CONF_BOOL)

@@ -1,7 +1,7 @@
 /* Settings: one table (table.c) gives every option its name, variable, type, default, range and help.
  *
- * A value comes from, in this order: `--name=value` on the command line, the environment variable, the file (libconfig),
- * the default. An empty value counts as unset. Whatever is malformed stops the startup with MG_ECONFIG; the text names
+ * A value comes from, in this order: `--name=value` on the command line, the environment variable, the file
+ * (libconfig), the default. An empty value counts as unset. Whatever is malformed stops the startup with MG_ECONFIG; the text names
  * the option as it was given, and never shows the value of a secret. Read-only after loading: any thread. */
 #ifndef MG_CONF_CONF_H
 #define MG_CONF_CONF_H
@@ -95,8 +95,8 @@ bool mg_conf_is_set(const struct mg_conf *c, enum mg_opt o); /* by anything but 
 /* Where the value came from: "--listen", "MANGO_LISTEN", "mango.conf:12" or "default"; for messages. */
 const char *mg_conf_origin(const struct mg_conf *c, enum mg_opt o);
 
-/* A setting of a plugin, or NULL. A name in capitals (E2B_API_KEY) is looked up in the environment as it is, unless it is
- * one of the server's own (MANGO_..., PG...); any other (base_dir of local) as MANGO_LOCAL_BASE_DIR. Behind the
+/* A setting of a plugin, or NULL. A name in capitals (E2B_API_KEY) is looked up in the environment as it is, unless
+ * it is one of the server's own (MANGO_..., PG...); any other (base_dir of local) as MANGO_LOCAL_BASE_DIR. Behind the
  * environment comes the file's section `plugins: { local: { base_dir = "..."; }; }`, where E2B_API_KEY of e2b may be
  * written e2b_api_key or api_key too. Valid as long as c. */
 const char *mg_conf_plugin(const struct mg_conf *c, const char *plugin, const char *name);

@@ -110,7 +110,8 @@ static mg_rc read_plugins(struct reading *r, const config_setting_t *plugins)
                               config_setting_name(section), config_setting_name(section));
         }
         for (int k = 0; k < config_setting_length(section); k++) {
-            mg_rc rc = read_plugin_value(r, config_setting_get_elem(section, (unsigned)k), config_setting_name(section));
+            mg_rc rc =
+                read_plugin_value(r, config_setting_get_elem(section, (unsigned)k), config_setting_name(section));
             if (rc < 0)
                 return rc;
         }
@@ -184,7 +185,8 @@ mg_rc conf_read_text(struct mg_conf *c, const char *text, const char *name, stru
 
     config_init(&file);
     if (include)
-        return mg_err_set(err, MG_ECONFIG, "%s:%d: @include is not supported; write the settings into this file", name, include);
+        return mg_err_set(err, MG_ECONFIG, "%s:%d: @include is not supported; write the settings into this file", name,
+                          include);
     if (!config_read_string(&file, text))
         return mg_err_set(err, MG_ECONFIG, "%s:%d: %s", name, config_error_line(&file), config_error_text(&file));
     return read_all(&r, &file);
@@ -216,7 +218,8 @@ mg_rc conf_read_file(struct mg_conf *c, const char *path, bool may_be_missing, s
     }
     struct mg_sv all = mg_buf_view(&text);
     if (mg_sv_find(all, '\0') < all.len)
-        return mg_err_set(err, MG_ECONFIG, "%s: a NUL byte at offset %zu; this is not a text file", path, mg_sv_find(all, '\0'));
+        return mg_err_set(err, MG_ECONFIG, "%s: a NUL byte at offset %zu; this is not a text file", path,
+                          mg_sv_find(all, '\0'));
     mg_rc rc = conf_read_text(c, all.ptr, path, err);
     mg_wipe(piece, sizeof(piece));
     if (text.ptr)

@@ -1,5 +1,5 @@
-/* Secrets out of what other processes of the same user can read: /proc/PID/environ and /proc/PID/cmdline show the memory
- * that the kernel filled at the start, and nothing else. */
+/* Secrets out of what other processes of the same user can read: /proc/PID/environ and /proc/PID/cmdline show the
+ * memory that the kernel filled at the start, and nothing else. */
 #include <stdlib.h>
 #include <unistd.h>
 

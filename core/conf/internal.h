@@ -6,11 +6,11 @@
 #include "conf/conf.h"
 
 struct conf_value {
-    char *text;   /* malloc memory; normalised: "true", "15s" */
-    char *origin; /* malloc memory */
-    int64_t number; /* INT, DURATION in milliseconds, BOOL 0 or 1 */
+    char *text;        /* malloc memory; normalised: "true", "15s" */
+    char *origin;      /* malloc memory */
+    int64_t number;    /* INT, DURATION in milliseconds, BOOL 0 or 1 */
     const char **list; /* STRING: its comma-separated parts, in the arena */
-    bool set;     /* by anything but the default */
+    bool set;          /* by anything but the default */
 };
 
 /* One setting of the file's section of a plugin. */

@@ -141,7 +141,8 @@ mg_rc mg_conf_plugin_json(const struct mg_conf *c, const char *plugin, struct mg
         if (strcmp(v->plugin, plugin) != 0)
             continue;
         char variable[VAR_MAX];
-        const char *over = variable_of(plugin, v->key, variable) && !is_servers_own(variable) ? conf_env(c, variable) : NULL;
+        const char *over =
+            variable_of(plugin, v->key, variable) && !is_servers_own(variable) ? conf_env(c, variable) : NULL;
         put_member(out, v->key, over ? over : v->text, over ? true : v->quoted);
     }
     if (variable_of(plugin, "", prefix))

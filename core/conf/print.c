@@ -80,12 +80,12 @@ mg_rc mg_conf_sample(struct mg_buf *out)
 {
     char range[160], text[512];
 
-    (void)mg_buf_str(out,
-                     "# Settings of mangod. Every option is here with its default; remove the # before one to change it.\n"
-                     "#\n"
-                     "# The command line (--listen=...) wins over the environment (MANGO_LISTEN), and that over this\n"
-                     "# file. An empty value counts as unset. Keep secrets in the environment or make this file\n"
-                     "# readable by the server's user only. `mangod --print-config` shows what is in force.\n");
+    (void)mg_buf_str(
+        out, "# Settings of mangod. Every option is here with its default; remove the # before one to change it.\n"
+             "#\n"
+             "# The command line (--listen=...) wins over the environment (MANGO_LISTEN), and that over this\n"
+             "# file. An empty value counts as unset. Keep secrets in the environment or make this file\n"
+             "# readable by the server's user only. `mangod --print-config` shows what is in force.\n");
     for (int o = 0; o < MG_OPT_COUNT; o++) {
         const struct mg_opt_def *d = &mg_opt_table[o];
         if (d->group)
@@ -98,16 +98,17 @@ mg_rc mg_conf_sample(struct mg_buf *out)
         put_value(out, d, d->fallback);
         (void)mg_buf_str(out, ";\n");
     }
-    return mg_buf_str(out, "\n\n# ---- Plugins ----\n"
-                           "\n"
-                           "# Settings of each plugin, by its name; see the page of the plugin. They may also come from the\n"
-                           "# environment: base_dir of local is MANGO_LOCAL_BASE_DIR, credentials keep the names that their\n"
-                           "# service uses.\n"
-                           "#plugins: {\n"
-                           "#    local: {\n"
-                           "#        base_dir = \"/var/lib/mango/workspaces\";\n"
-                           "#    };\n"
-                           "#};\n");
+    return mg_buf_str(
+        out, "\n\n# ---- Plugins ----\n"
+             "\n"
+             "# Settings of each plugin, by its name; see the page of the plugin. They may also come from the\n"
+             "# environment: base_dir of local is MANGO_LOCAL_BASE_DIR, credentials keep the names that their\n"
+             "# service uses.\n"
+             "#plugins: {\n"
+             "#    local: {\n"
+             "#        base_dir = \"/var/lib/mango/workspaces\";\n"
+             "#    };\n"
+             "#};\n");
 }
 
 mg_rc mg_conf_help(struct mg_buf *out)

@@ -4,128 +4,282 @@
 enum { SECOND = 1000 /* milliseconds */, MINUTE = 60 * SECOND, HOUR = 60 * MINUTE };
 
 const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
-    [MG_OPT_LISTEN] = {
-        .name = "listen", .env = "MANGO_LISTEN", .type = MG_CONF_STRING, .fallback = "127.0.0.1:8080",
-        .group = "The server", .help = "Address and port to serve on; [::]:8080 is every interface, port 0 picks a free one",
-    },
-    [MG_OPT_TLS_CERT] = {
-        .name = "tls_cert", .env = "MANGO_TLS_CERT", .type = MG_CONF_STRING, .fallback = "",
-        .help = "PEM file with the certificate and its chain; without it the server speaks plain HTTP",
-    },
-    [MG_OPT_TLS_KEY] = {
-        .name = "tls_key", .env = "MANGO_TLS_KEY", .type = MG_CONF_STRING, .fallback = "",
-        .help = "PEM file with the certificate's private key",
-    },
-    [MG_OPT_ORIGINS] = {
-        .name = "origins", .env = "MANGO_ORIGINS", .type = MG_CONF_STRING, .fallback = "",
-        .help = "Origins, comma-separated, whose pages may open WebSockets beside the server's own",
-    },
-    [MG_OPT_REQUEST_THREADS] = {
-        .name = "request_threads", .env = "MANGO_REQUEST_THREADS", .type = MG_CONF_INT, .fallback = "4", .min = 1, .max = 32,
-        .help = "Threads that answer requests, each with a database connection",
-    },
-    [MG_OPT_KEEPALIVE] = {
-        .name = "keepalive", .env = "MANGO_KEEPALIVE", .type = MG_CONF_DURATION, .fallback = "10s",
-        .min = 1 * SECOND, .max = 1 * MINUTE, .help = "Time between the keep-alives of an idle event stream",
-    },
-    [MG_OPT_DRAIN_TIMEOUT] = {
-        .name = "drain_timeout", .env = "MANGO_DRAIN_TIMEOUT", .type = MG_CONF_DURATION, .fallback = "20s",
-        .min = 0, .max = 10 * MINUTE, .help = "Time that running requests get to end when the server stops",
-    },
-    [MG_OPT_METRICS_PUBLIC] = {
-        .name = "metrics_public", .env = "MANGO_METRICS_PUBLIC", .type = MG_CONF_BOOL, .fallback = "false",
-        .help = "Serve /metrics without an API key",
-    },
-    [MG_OPT_API_KEY] = {
-        .name = "api_key", .env = "MANGO_API_KEY", .type = MG_CONF_STRING, .fallback = "", .secret = true,
-        .help = "Bootstrap key of the default workspace; a changed value replaces the old one at the next start",
-    },
-    [MG_OPT_DEMO] = {
-        .name = "demo", .env = "MANGO_DEMO", .type = MG_CONF_BOOL, .fallback = "false",
-        .help = "Run the demo: the server starts without an API key",
-    },
-    [MG_OPT_STATE_DIR] = {
-        .name = "state_dir", .env = "MANGO_STATE_DIR", .type = MG_CONF_STRING, .fallback = "/var/lib/mango",
-        .group = "Storage", .help = "Folder of the private database, stored files and local workspaces",
-    },
-    [MG_OPT_DATABASE_URL] = {
-        .name = "database_url", .env = "MANGO_DATABASE_URL", .type = MG_CONF_STRING, .fallback = "", .secret = true,
-        .help = "PostgreSQL to use (postgresql://...); without it the server runs a private one in state_dir",
-    },
-    [MG_OPT_PG_BINDIR] = {
-        .name = "pg_bindir", .env = "MANGO_PG_BINDIR", .type = MG_CONF_STRING, .fallback = "",
-        .help = "Folder of initdb and postgres for the private database; found by itself when unset",
-    },
-    [MG_OPT_SANDBOX] = {
-        .name = "sandbox", .env = "MANGO_SANDBOX", .type = MG_CONF_STRING, .fallback = "",
-        .group = "Sandboxes", .help = "Backend of cloud environments: the name of a plugin, such as local or docker",
-    },
-    [MG_OPT_PLUGIN_DIR] = {
-        .name = "plugin_dir", .env = "MANGO_PLUGIN_DIR", .type = MG_CONF_STRING, .fallback = "",
-        .help = "Folder of the plugins; the installed one when unset",
-    },
-    [MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX] = {
-        .name = "allow_unsafe_local_sandbox", .env = "MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX", .type = MG_CONF_BOOL, .fallback = "false",
-        .help = "Let a model on the network run commands on this machine through the backend local",
-    },
-    [MG_OPT_DEFAULT_ENVIRONMENT] = {
-        .name = "default_environment", .env = "MANGO_DEFAULT_ENVIRONMENT", .type = MG_CONF_CHOICE, .fallback = "self_hosted",
-        .choices = "self_hosted cloud", .help = "Type of an environment that is created without a config",
-    },
-    [MG_OPT_MODEL_BASE_URL] = {
-        .name = "model_base_url", .env = "MANGO_MODEL_BASE_URL", .type = MG_CONF_STRING, .fallback = "",
-        .group = "The model", .help = "Base URL of a Messages endpoint; without it the offline model answers",
-    },
-    [MG_OPT_MODEL_API_KEY] = {
-        .name = "model_api_key", .env = "MANGO_MODEL_API_KEY", .type = MG_CONF_STRING, .fallback = "", .secret = true,
-        .help = "Key for the model endpoint",
-    },
-    [MG_OPT_MODEL_AUTH] = {
-        .name = "model_auth", .env = "MANGO_MODEL_AUTH", .type = MG_CONF_CHOICE, .fallback = "x-api-key",
-        .choices = "x-api-key bearer", .help = "Header that carries the key",
-    },
-    [MG_OPT_MODEL_ID] = {
-        .name = "model_id", .env = "MANGO_MODEL_ID", .type = MG_CONF_STRING, .fallback = "",
-        .help = "Model of agents that name none",
-    },
-    [MG_OPT_MODEL_MAX_TOKENS] = {
-        .name = "model_max_tokens", .env = "MANGO_MODEL_MAX_TOKENS", .type = MG_CONF_INT, .fallback = "4096", .min = 1,
-        .max = 1000000, .help = "Most tokens of one answer",
-    },
-    [MG_OPT_MODEL_CA_FILE] = {
-        .name = "model_ca_file", .env = "MANGO_MODEL_CA_FILE", .type = MG_CONF_STRING, .fallback = "",
-        .help = "PEM file with the authorities to trust for the endpoint; the system's when unset",
-    },
-    [MG_OPT_MODEL_PROXY] = {
-        .name = "model_proxy", .env = "MANGO_MODEL_PROXY", .type = MG_CONF_STRING, .fallback = "", .secret = true,
-        .help = "Proxy for model requests (http://user:password@host:port); may hold a password",
-    },
-    [MG_OPT_ENGINE_THREADS] = {
-        .name = "engine_threads", .env = "MANGO_ENGINE_THREADS", .type = MG_CONF_INT, .fallback = "4", .min = 1, .max = 32,
-        .group = "Turns and work", .help = "Threads that advance turns, each with a database connection",
-    },
-    [MG_OPT_TOOL_THREADS] = {
-        .name = "tool_threads", .env = "MANGO_TOOL_THREADS", .type = MG_CONF_INT, .fallback = "1024", .min = 1, .max = 16384,
-        .help = "Most tool calls that run at once on this node",
-    },
-    [MG_OPT_NODE_TTL] = {
-        .name = "node_ttl", .env = "MANGO_NODE_TTL", .type = MG_CONF_DURATION, .fallback = "15s", .min = 2 * SECOND,
-        .max = 5 * MINUTE, .help = "Lease of a node; its turns move to others when it is silent for that long",
-    },
-    [MG_OPT_WORK_TTL] = {
-        .name = "work_ttl", .env = "MANGO_WORK_TTL", .type = MG_CONF_DURATION, .fallback = "30s", .min = 5 * SECOND,
-        .max = 1 * HOUR, .help = "Lease of a claimed work item between two heartbeats of its worker",
-    },
-    [MG_OPT_WORK_ALLOW_ENVIRONMENT_KEY] = {
-        .name = "work_allow_environment_key", .env = "MANGO_WORK_ALLOW_ENVIRONMENT_KEY", .type = MG_CONF_BOOL, .fallback = "false",
-        .help = "Let workers of older SDKs use the environment key for the sessions that they hold",
-    },
-    [MG_OPT_LOG_LEVEL] = {
-        .name = "log_level", .env = "MANGO_LOG_LEVEL", .type = MG_CONF_CHOICE, .fallback = "info",
-        .choices = "error warn info debug", .group = "Logging", .help = "Least severe lines to write",
-    },
-    [MG_OPT_LOG_FORMAT] = {
-        .name = "log_format", .env = "MANGO_LOG_FORMAT", .type = MG_CONF_CHOICE, .fallback = "text", .choices = "text json",
-        .help = "One line of text, or one JSON object a line",
-    },
+    [MG_OPT_LISTEN] =
+        {
+            .name = "listen",
+            .env = "MANGO_LISTEN",
+            .type = MG_CONF_STRING,
+            .fallback = "127.0.0.1:8080",
+            .group = "The server",
+            .help = "Address and port to serve on; [::]:8080 is every interface, port 0 picks a free one",
+        },
+    [MG_OPT_TLS_CERT] =
+        {
+            .name = "tls_cert",
+            .env = "MANGO_TLS_CERT",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "PEM file with the certificate and its chain; without it the server speaks plain HTTP",
+        },
+    [MG_OPT_TLS_KEY] =
+        {
+            .name = "tls_key",
+            .env = "MANGO_TLS_KEY",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "PEM file with the certificate's private key",
+        },
+    [MG_OPT_ORIGINS] =
+        {
+            .name = "origins",
+            .env = "MANGO_ORIGINS",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Origins, comma-separated, whose pages may open WebSockets beside the server's own",
+        },
+    [MG_OPT_REQUEST_THREADS] =
+        {
+            .name = "request_threads",
+            .env = "MANGO_REQUEST_THREADS",
+            .type = MG_CONF_INT,
+            .fallback = "4",
+            .min = 1,
+            .max = 32,
+            .help = "Threads that answer requests, each with a database connection",
+        },
+    [MG_OPT_KEEPALIVE] =
+        {
+            .name = "keepalive",
+            .env = "MANGO_KEEPALIVE",
+            .type = MG_CONF_DURATION,
+            .fallback = "10s",
+            .min = 1 * SECOND,
+            .max = 1 * MINUTE,
+            .help = "Time between the keep-alives of an idle event stream",
+        },
+    [MG_OPT_DRAIN_TIMEOUT] =
+        {
+            .name = "drain_timeout",
+            .env = "MANGO_DRAIN_TIMEOUT",
+            .type = MG_CONF_DURATION,
+            .fallback = "20s",
+            .min = 0,
+            .max = 10 * MINUTE,
+            .help = "Time that running requests get to end when the server stops",
+        },
+    [MG_OPT_METRICS_PUBLIC] =
+        {
+            .name = "metrics_public",
+            .env = "MANGO_METRICS_PUBLIC",
+            .type = MG_CONF_BOOL,
+            .fallback = "false",
+            .help = "Serve /metrics without an API key",
+        },
+    [MG_OPT_API_KEY] =
+        {
+            .name = "api_key",
+            .env = "MANGO_API_KEY",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .secret = true,
+            .help = "Bootstrap key of the default workspace; a changed value replaces the old one at the next start",
+        },
+    [MG_OPT_DEMO] =
+        {
+            .name = "demo",
+            .env = "MANGO_DEMO",
+            .type = MG_CONF_BOOL,
+            .fallback = "false",
+            .help = "Run the demo: the server starts without an API key",
+        },
+    [MG_OPT_STATE_DIR] =
+        {
+            .name = "state_dir",
+            .env = "MANGO_STATE_DIR",
+            .type = MG_CONF_STRING,
+            .fallback = "/var/lib/mango",
+            .group = "Storage",
+            .help = "Folder of the private database, stored files and local workspaces",
+        },
+    [MG_OPT_DATABASE_URL] =
+        {
+            .name = "database_url",
+            .env = "MANGO_DATABASE_URL",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .secret = true,
+            .help = "PostgreSQL to use (postgresql://...); without it the server runs a private one in state_dir",
+        },
+    [MG_OPT_PG_BINDIR] =
+        {
+            .name = "pg_bindir",
+            .env = "MANGO_PG_BINDIR",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Folder of initdb and postgres for the private database; found by itself when unset",
+        },
+    [MG_OPT_SANDBOX] =
+        {
+            .name = "sandbox",
+            .env = "MANGO_SANDBOX",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .group = "Sandboxes",
+            .help = "Backend of cloud environments: the name of a plugin, such as local or docker",
+        },
+    [MG_OPT_PLUGIN_DIR] =
+        {
+            .name = "plugin_dir",
+            .env = "MANGO_PLUGIN_DIR",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Folder of the plugins; the installed one when unset",
+        },
+    [MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX] =
+        {
+            .name = "allow_unsafe_local_sandbox",
+            .env = "MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX",
+            .type = MG_CONF_BOOL,
+            .fallback = "false",
+            .help = "Let a model on the network run commands on this machine through the backend local",
+        },
+    [MG_OPT_DEFAULT_ENVIRONMENT] =
+        {
+            .name = "default_environment",
+            .env = "MANGO_DEFAULT_ENVIRONMENT",
+            .type = MG_CONF_CHOICE,
+            .fallback = "self_hosted",
+            .choices = "self_hosted cloud",
+            .help = "Type of an environment that is created without a config",
+        },
+    [MG_OPT_MODEL_BASE_URL] =
+        {
+            .name = "model_base_url",
+            .env = "MANGO_MODEL_BASE_URL",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .group = "The model",
+            .help = "Base URL of a Messages endpoint; without it the offline model answers",
+        },
+    [MG_OPT_MODEL_API_KEY] =
+        {
+            .name = "model_api_key",
+            .env = "MANGO_MODEL_API_KEY",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .secret = true,
+            .help = "Key for the model endpoint",
+        },
+    [MG_OPT_MODEL_AUTH] =
+        {
+            .name = "model_auth",
+            .env = "MANGO_MODEL_AUTH",
+            .type = MG_CONF_CHOICE,
+            .fallback = "x-api-key",
+            .choices = "x-api-key bearer",
+            .help = "Header that carries the key",
+        },
+    [MG_OPT_MODEL_ID] =
+        {
+            .name = "model_id",
+            .env = "MANGO_MODEL_ID",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Model of agents that name none",
+        },
+    [MG_OPT_MODEL_MAX_TOKENS] =
+        {
+            .name = "model_max_tokens",
+            .env = "MANGO_MODEL_MAX_TOKENS",
+            .type = MG_CONF_INT,
+            .fallback = "4096",
+            .min = 1,
+            .max = 1000000,
+            .help = "Most tokens of one answer",
+        },
+    [MG_OPT_MODEL_CA_FILE] =
+        {
+            .name = "model_ca_file",
+            .env = "MANGO_MODEL_CA_FILE",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "PEM file with the authorities to trust for the endpoint; the system's when unset",
+        },
+    [MG_OPT_MODEL_PROXY] =
+        {
+            .name = "model_proxy",
+            .env = "MANGO_MODEL_PROXY",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .secret = true,
+            .help = "Proxy for model requests (http://user:password@host:port); may hold a password",
+        },
+    [MG_OPT_ENGINE_THREADS] =
+        {
+            .name = "engine_threads",
+            .env = "MANGO_ENGINE_THREADS",
+            .type = MG_CONF_INT,
+            .fallback = "4",
+            .min = 1,
+            .max = 32,
+            .group = "Turns and work",
+            .help = "Threads that advance turns, each with a database connection",
+        },
+    [MG_OPT_TOOL_THREADS] =
+        {
+            .name = "tool_threads",
+            .env = "MANGO_TOOL_THREADS",
+            .type = MG_CONF_INT,
+            .fallback = "1024",
+            .min = 1,
+            .max = 16384,
+            .help = "Most tool calls that run at once on this node",
+        },
+    [MG_OPT_NODE_TTL] =
+        {
+            .name = "node_ttl",
+            .env = "MANGO_NODE_TTL",
+            .type = MG_CONF_DURATION,
+            .fallback = "15s",
+            .min = 2 * SECOND,
+            .max = 5 * MINUTE,
+            .help = "Lease of a node; its turns move to others when it is silent for that long",
+        },
+    [MG_OPT_WORK_TTL] =
+        {
+            .name = "work_ttl",
+            .env = "MANGO_WORK_TTL",
+            .type = MG_CONF_DURATION,
+            .fallback = "30s",
+            .min = 5 * SECOND,
+            .max = 1 * HOUR,
+            .help = "Lease of a claimed work item between two heartbeats of its worker",
+        },
+    [MG_OPT_WORK_ALLOW_ENVIRONMENT_KEY] =
+        {
+            .name = "work_allow_environment_key",
+            .env = "MANGO_WORK_ALLOW_ENVIRONMENT_KEY",
+            .type = MG_CONF_BOOL,
+            .fallback = "false",
+            .help = "Let workers of older SDKs use the environment key for the sessions that they hold",
+        },
+    [MG_OPT_LOG_LEVEL] =
+        {
+            .name = "log_level",
+            .env = "MANGO_LOG_LEVEL",
+            .type = MG_CONF_CHOICE,
+            .fallback = "info",
+            .choices = "error warn info debug",
+            .group = "Logging",
+            .help = "Least severe lines to write",
+        },
+    [MG_OPT_LOG_FORMAT] =
+        {
+            .name = "log_format",
+            .env = "MANGO_LOG_FORMAT",
+            .type = MG_CONF_CHOICE,
+            .fallback = "text",
+            .choices = "text json",
+            .help = "One line of text, or one JSON object a line",
+        },
 };

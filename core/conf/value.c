@@ -71,7 +71,8 @@ static bool is_choice(struct mg_sv s, const char *choices)
     return false;
 }
 
-static mg_rc wrong(const struct mg_opt_def *d, const char *text, const char *origin, const char *want, struct mg_err *err)
+static mg_rc wrong(const struct mg_opt_def *d, const char *text, const char *origin, const char *want,
+                   struct mg_err *err)
 {
     char shown[SHOWN_MAX + 8];
     size_t n = mg_utf8_floor(mg_sv_of(text), SHOWN_MAX);
@@ -85,7 +86,8 @@ static mg_rc wrong(const struct mg_opt_def *d, const char *text, const char *ori
     return mg_err_set(err, MG_ECONFIG, "%s: '%s' %s", origin, shown, want);
 }
 
-static mg_rc check_range(const struct mg_opt_def *d, int64_t v, const char *text, const char *origin, struct mg_err *err)
+static mg_rc check_range(const struct mg_opt_def *d, int64_t v, const char *text, const char *origin,
+                         struct mg_err *err)
 {
     char want[128], low[32], high[32];
 

@@ -1,7 +1,8 @@
 /* Identifiers.
  *
  * Concurrency: the last id is guarded by lock. Within a millisecond, or while the clock stands still or goes back, the
- * random part of the last id is raised by a random step: ids made by one process always ascend, yet stay unguessable. */
+ * random part of the last id is raised by a random step: ids made by one process always ascend, yet stay
+ * unguessable. */
 #include "domain/id.h"
 
 #include <pthread.h>

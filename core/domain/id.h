@@ -1,5 +1,5 @@
-/* Identifiers: prefix, underscore, 26 characters of Crockford base 32 (48 bits of milliseconds, 80 random bits), so that
- * ids made in sequence sort and index well. Ids that clients send are opaque strings of at most MG_ID_MAX - 1 bytes. */
+/* Identifiers: prefix, underscore, 26 characters of Crockford base 32 (48 bits of milliseconds, 80 random bits), so
+ * that ids made in sequence sort and index well. Ids that clients send are opaque strings of at most MG_ID_MAX - 1 bytes. */
 #ifndef MG_DOMAIN_ID_H
 #define MG_DOMAIN_ID_H
 

@@ -36,7 +36,7 @@ bool mg_json_is(const struct mg_json *v, enum mg_json_type t)
 const char *mg_json_type_name(const struct mg_json *v)
 {
     static const char *const names[] = {
-        [MG_JSON_NULL] = "null",       [MG_JSON_BOOL] = "a boolean",  [MG_JSON_NUMBER] = "a number",
+        [MG_JSON_NULL] = "null",       [MG_JSON_BOOL] = "a boolean", [MG_JSON_NUMBER] = "a number",
         [MG_JSON_STRING] = "a string", [MG_JSON_ARRAY] = "an array", [MG_JSON_OBJECT] = "an object",
     };
 

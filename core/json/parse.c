@@ -9,10 +9,10 @@
 #include "json/scan.h"
 
 enum {
-    FRAMES_FIRST = 16,   /* levels; API bodies rarely have more */
-    PAIRWISE_MAX = 8,    /* members; above it, duplicates are found by a hash table */
+    FRAMES_FIRST = 16,    /* levels; API bodies rarely have more */
+    PAIRWISE_MAX = 8,     /* members; above it, duplicates are found by a hash table */
     PATH_MAX_BYTES = 300, /* of a place in an error text */
-    PATH_KEY_MAX = 48,   /* bytes of one key in it */
+    PATH_KEY_MAX = 48,    /* bytes of one key in it */
 };
 
 const struct mg_json_limits mg_json_api_limits = {.max_depth = 64, .max_nodes = 200000, .strict = true};

@@ -23,7 +23,7 @@ struct mg_json_token mg_json_scan_number(struct mg_sv s, size_t off, bool strict
 /* Decodes what stands between the quotes of a string that was scanned; arena memory when there is an escape. */
 struct mg_sv mg_json_decode(struct mg_arena *a, struct mg_sv inside, bool escaped);
 
-/* A number as sign, digits without leading and trailing zeros, and the exponent of the last digit. Zero has no digits. */
+/* A number: sign, digits without leading and trailing zeros, exponent of the last digit. Zero has no digits. */
 struct mg_json_decimal {
     bool negative;
     struct mg_sv digits; /* spans of the source; a decimal point may stand inside */

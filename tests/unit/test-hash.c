@@ -41,9 +41,15 @@ static void base64_matches_rfc_4648(void **state)
     static const struct {
         const char *plain, *text;
     } rows[] = {
-        {"", ""},           {"f", "Zg=="},         {"fo", "Zm8="},
-        {"foo", "Zm9v"},    {"foob", "Zm9vYg=="},  {"fooba", "Zm9vYmE="},
-        {"foobar", "Zm9vYmFy"}, {"\xff\xef\xbe", "/+++"}, {"\xfb\xff", "+/8="},
+        {"", ""},
+        {"f", "Zg=="},
+        {"fo", "Zm8="},
+        {"foo", "Zm9v"},
+        {"foob", "Zm9vYg=="},
+        {"fooba", "Zm9vYmE="},
+        {"foobar", "Zm9vYmFy"},
+        {"\xff\xef\xbe", "/+++"},
+        {"\xfb\xff", "+/8="},
     };
 
     (void)state;
@@ -78,7 +84,8 @@ static void base64_of_random_bytes_comes_back_in_both_alphabets(void **state)
 
 static void malformed_base64_is_refused_and_leaves_the_buffer(void **state)
 {
-    static const char *const rows[] = {"Z", "Zg=", "Zg===", "=", "==", "Zm9=v", "Zm 9", "Zh==", "Zm9", "Z\xc3\xa4g", "Zg==Zg=="};
+    static const char *const rows[] = {"Z",    "Zg=",  "Zg===", "=",          "==",      "Zm9=v",
+                                       "Zm 9", "Zh==", "Zm9",   "Z\xc3\xa4g", "Zg==Zg=="};
 
     (void)state;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {

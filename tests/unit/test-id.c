@@ -93,10 +93,8 @@ static void foreign_ids_are_opaque_but_bounded(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_id_is_prefix_and_26_digits),
-        cmocka_unit_test(the_time_is_in_the_first_ten_digits),
-        cmocka_unit_test(ids_of_one_process_ascend),
-        cmocka_unit_test(threads_never_get_the_same_id),
+        cmocka_unit_test(an_id_is_prefix_and_26_digits),      cmocka_unit_test(the_time_is_in_the_first_ten_digits),
+        cmocka_unit_test(ids_of_one_process_ascend),          cmocka_unit_test(threads_never_get_the_same_id),
         cmocka_unit_test(foreign_ids_are_opaque_but_bounded),
     };
 

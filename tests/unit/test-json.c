@@ -22,10 +22,37 @@ static const struct mg_json *parse(struct mg_arena *a, struct mg_sv text, const 
 static void valid_texts_are_accepted(void **state)
 {
     static const char *const rows[] = {
-        "null", "true", "false", "0", "-0", "1", "10", "-1.5", "1e5", "1E+5", "1.25e-7", "\"\"", "\"a\"", "[]", "{}", " [ ] ",
-        "\t\r\n{ }\n", "[1,2,3]", "[ 1 , 2 ]", "{\"a\":1}", "{ \"a\" : [ { \"b\" : null } ] }",
-        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\"", "\"\\ud83d\\ude00\"", "\"\xf0\x9f\x98\x80\"", "\"\\u0000\"", "\"\x7f\"",
-        "{\"\":0}", "[[[[[]]]]]", "{\"a\":{},\"b\":[]}", "123456789012345678901234567890", "\"\xe2\x80\xa8\"",
+        "null",
+        "true",
+        "false",
+        "0",
+        "-0",
+        "1",
+        "10",
+        "-1.5",
+        "1e5",
+        "1E+5",
+        "1.25e-7",
+        "\"\"",
+        "\"a\"",
+        "[]",
+        "{}",
+        " [ ] ",
+        "\t\r\n{ }\n",
+        "[1,2,3]",
+        "[ 1 , 2 ]",
+        "{\"a\":1}",
+        "{ \"a\" : [ { \"b\" : null } ] }",
+        "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\\u0041\"",
+        "\"\\ud83d\\ude00\"",
+        "\"\xf0\x9f\x98\x80\"",
+        "\"\\u0000\"",
+        "\"\x7f\"",
+        "{\"\":0}",
+        "[[[[[]]]]]",
+        "{\"a\":{},\"b\":[]}",
+        "123456789012345678901234567890",
+        "\"\xe2\x80\xa8\"",
     };
 
     (void)state;
@@ -171,7 +198,8 @@ static void the_range_of_a_double_is_exact(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         mg_auto(arena) struct mg_arena *a = mg_arena_new();
         struct mg_json *j;
-        assert_int_equal(mg_json_parse(a, mg_sv_of(rows[i].text), &mg_json_api_limits, &j, NULL) == MG_OK, rows[i].fits);
+        assert_int_equal(mg_json_parse(a, mg_sv_of(rows[i].text), &mg_json_api_limits, &j, NULL) == MG_OK,
+                         rows[i].fits);
         double d = strtod(rows[i].text, NULL);
         assert_int_equal(d - d == 0, rows[i].fits);
     }
@@ -202,9 +230,18 @@ static void case_45_json_is_preserved(void **state)
     static const struct {
         const char *key, *raw;
     } members[] = {
-        {"z", "0.1"}, {"a", "1.0"}, {"m", "1e-7"}, {"b", "-0"}, {"big", "9007199254740993"}, {"u64", "18446744073709551615"},
-        {"inf", "1e400"}, {"a", "\"again\""}, {"", "\"empty key\""}, {"nul", "\"\\u0000\""},
-        {"esc", "\"\\/\\u00e9\\ud83d\\ude00\""}, {"sp", "[ 1 , 2 ]"},
+        {"z", "0.1"},
+        {"a", "1.0"},
+        {"m", "1e-7"},
+        {"b", "-0"},
+        {"big", "9007199254740993"},
+        {"u64", "18446744073709551615"},
+        {"inf", "1e400"},
+        {"a", "\"again\""},
+        {"", "\"empty key\""},
+        {"nul", "\"\\u0000\""},
+        {"esc", "\"\\/\\u00e9\\ud83d\\ude00\""},
+        {"sp", "[ 1 , 2 ]"},
     };
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     const struct mg_json *j = parse(a, MG_SV(preserved), &mg_json_raw_limits);
@@ -313,8 +350,8 @@ static void duplicates_in_big_objects_are_found_quickly(void **state)
 static void accessors_answer_for_every_type(void **state)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    const struct mg_json *j = parse(a, MG_SV("{\"s\":\"x\",\"n\":1,\"b\":true,\"z\":null,\"a\":[10,20],\"o\":{}}"),
-                                    &mg_json_api_limits);
+    const struct mg_json *j =
+        parse(a, MG_SV("{\"s\":\"x\",\"n\":1,\"b\":true,\"z\":null,\"a\":[10,20],\"o\":{}}"), &mg_json_api_limits);
     int64_t v;
 
     (void)state;

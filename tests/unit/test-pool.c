@@ -149,8 +149,13 @@ static void use_state(void *arg, void *thread)
 static void each_thread_has_its_state_while_it_works(void **state)
 {
     struct states s;
-    struct mg_pool_opts o = {.name = "a-long-name-that-is-cut", .min = 0, .max = 4, .queue_max = 500,
-                             .thread_start = make_state, .thread_stop = free_state, .ctx = &s};
+    struct mg_pool_opts o = {.name = "a-long-name-that-is-cut",
+                             .min = 0,
+                             .max = 4,
+                             .queue_max = 500,
+                             .thread_start = make_state,
+                             .thread_stop = free_state,
+                             .ctx = &s};
 
     (void)state;
     atomic_init(&s.made, 0);

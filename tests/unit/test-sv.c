@@ -83,12 +83,9 @@ static void prefixes_and_suffixes(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(split_walks_through_all_parts),
-        cmocka_unit_test(trim_takes_white_space_at_both_ends_only),
-        cmocka_unit_test(find_gives_the_length_when_absent),
-        cmocka_unit_test(case_is_ignored_for_ascii_only),
-        cmocka_unit_test(integers_are_exact_or_refused),
-        cmocka_unit_test(prefixes_and_suffixes),
+        cmocka_unit_test(split_walks_through_all_parts),     cmocka_unit_test(trim_takes_white_space_at_both_ends_only),
+        cmocka_unit_test(find_gives_the_length_when_absent), cmocka_unit_test(case_is_ignored_for_ascii_only),
+        cmocka_unit_test(integers_are_exact_or_refused),     cmocka_unit_test(prefixes_and_suffixes),
     };
 
     return RUN(tests);

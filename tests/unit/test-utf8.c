@@ -81,7 +81,8 @@ static size_t count_replacements(struct mg_sv s)
 /* Outputs of 1-, 2-, 3- and 4-byte characters, the cut at each possible byte of a character. */
 static void case_67_cut_inside_a_character(void **state)
 {
-    static const char *const chars[] = {"a", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80"};
+    static const char *const chars[] = {"a", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x98\x80",
+                                        "a\xc3\xa4\xe2\x82\xac\xf0\x9f\x98\x80"};
 
     (void)state;
     for (size_t c = 0; c < sizeof(chars) / sizeof(chars[0]); c++)

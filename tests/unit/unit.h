@@ -14,18 +14,18 @@
 #include "base/sv.h"
 
 /* Fails with both texts when s is not z. */
-#define assert_sv_equal(s, z)                                                                   \
-    do {                                                                                        \
-        struct mg_sv is_ = (s);                                                                 \
-        struct mg_sv should_ = mg_sv_of(z);                                                     \
-        if (!mg_sv_eq(is_, should_))                                                            \
-            fail_msg("\"%.*s\" is not \"%.*s\"", MG_SV_ARG(is_), MG_SV_ARG(should_));           \
+#define assert_sv_equal(s, z)                                                         \
+    do {                                                                              \
+        struct mg_sv is_ = (s);                                                       \
+        struct mg_sv should_ = mg_sv_of(z);                                           \
+        if (!mg_sv_eq(is_, should_))                                                  \
+            fail_msg("\"%.*s\" is not \"%.*s\"", MG_SV_ARG(is_), MG_SV_ARG(should_)); \
     } while (0)
 
-#define assert_contains(text, part)                                     \
-    do {                                                                \
-        if (!strstr((text), (part)))                                    \
-            fail_msg("\"%s\" does not hold \"%s\"", (text), (part));     \
+#define assert_contains(text, part)                                  \
+    do {                                                             \
+        if (!strstr((text), (part)))                                 \
+            fail_msg("\"%s\" does not hold \"%s\"", (text), (part)); \
     } while (0)
 
 #define RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
