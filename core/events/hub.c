@@ -628,6 +628,11 @@ struct mg_event *mg_sub_next(struct mg_sub *s, bool *ret_live, enum mg_sub_end *
     return e;
 }
 
+enum mg_sub_end mg_sub_ended(const struct mg_sub *s)
+{
+    return s->end;
+}
+
 struct each {
     void (*fn)(void *ctx, const struct mg_id *session, int64_t head);
     void *ctx;

@@ -83,6 +83,8 @@ void mg_sub_free(struct mg_sub *s);
 /* The next event, a reference for the caller, or NULL when there is none now (ready is called when there is). Previews come only in their
  * order: never after the final event of their id. *ret_live turns true once history is done. *ret_end is set when the stream is over. */
 struct mg_event *mg_sub_next(struct mg_sub *s, bool *ret_live, enum mg_sub_end *ret_end);
+/* Why the stream is over, or 0, without taking an event: for a subscriber that may take none now. */
+enum mg_sub_end mg_sub_ended(const struct mg_sub *s);
 /* Sessions with subscribers, for the repair query; called with the topic's head. */
 void mg_hub_each_topic(struct mg_hub *h, void (*fn)(void *ctx, const struct mg_id *session, int64_t head), void *ctx);
 

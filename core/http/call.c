@@ -234,7 +234,7 @@ static void run_handler(struct mg_call *call)
             (void)mg_err_set(&call->err, rc, "the request could not be served");
     } else {
         call->err.rc = 0;
-        call->status = call->res.status ? call->res.status : 200;
+        call->status = call->upgrade ? 101 : call->res.status ? call->res.status : 200;
     }
     if (rc >= 0 && !mg_buf_ok(&call->res.body)) {
         (void)mg_err_set(&call->err, MG_EINTERNAL, "the answer is larger than this server sends");
@@ -262,6 +262,10 @@ static void deliver(struct mg_call *call)
         return;
     }
     c->call = NULL;
+    if (call->upgrade && call->err.rc >= 0 && !mg_ws_admit(call)) {
+        refuse(call, mg_http_status(call->err.rc));
+        write_answer(call);
+    }
     mg_metrics_request(&c->http->metrics, call->status, mg_now_ns() - call->start_ns);
     if (call->err.rc >= 0 && call->upgrade) {
         mg_ws_start(c, call);

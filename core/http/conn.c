@@ -82,7 +82,7 @@ static void shut(struct mg_conn *c)
 {
     if (mg_io_choked(c)) {
         mg_io_want_write(c); /* the library still holds bytes: again when they are out */
-        mg_conn_arm(c, c->http->limits.send_ms);
+        mg_conn_arm(c, c->ws ? MG_HTTP_CLOSE_MS : c->http->limits.send_ms);
         return;
     }
     mg_io_shutdown(c);

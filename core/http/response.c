@@ -134,22 +134,27 @@ void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, con
         (void)mg_buf_sv(out, body);
 }
 
+void mg_error_value(struct mg_jw *w, int status, const struct mg_err *err)
+{
+    mg_jw_obj(w);
+    mg_jw_kstrz(w, "type", mg_http_error_type(status));
+    mg_jw_kstrz(w, "message", err->text);
+    if (err->code[0]) {
+        mg_jw_key(w, "details");
+        mg_jw_obj(w);
+        mg_jw_kstrz(w, "error_code", err->code);
+        mg_jw_obj_end(w);
+    }
+    mg_jw_obj_end(w);
+}
+
 void mg_error_object(struct mg_buf *out, int status, const struct mg_err *err, const struct mg_id *request_id)
 {
     struct mg_jw w = mg_jw_to(out);
     mg_jw_obj(&w);
     mg_jw_kstrz(&w, "type", "error");
     mg_jw_key(&w, "error");
-    mg_jw_obj(&w);
-    mg_jw_kstrz(&w, "type", mg_http_error_type(status));
-    mg_jw_kstrz(&w, "message", err->text);
-    if (err->code[0]) {
-        mg_jw_key(&w, "details");
-        mg_jw_obj(&w);
-        mg_jw_kstrz(&w, "error_code", err->code);
-        mg_jw_obj_end(&w);
-    }
-    mg_jw_obj_end(&w);
+    mg_error_value(&w, status, err);
     mg_jw_kstrz(&w, "request_id", request_id ? request_id->s : NULL);
     mg_jw_obj_end(&w);
 }

@@ -19,6 +19,9 @@ void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, con
 void mg_response_error(struct mg_buf *out, const struct mg_response_head *h, const struct mg_err *err, const char *allow);
 /* The error object alone: `{"type":"error","error":{...},"request_id":...}`. request_id may be NULL. */
 void mg_error_object(struct mg_buf *out, int status, const struct mg_err *err, const struct mg_id *request_id);
+struct mg_jw;
+/* Its inner object alone: {"type":...,"message":...}. */
+void mg_error_value(struct mg_jw *w, int status, const struct mg_err *err);
 /* `status line` and the headers that every answer has, without the empty line. */
 void mg_response_begin(struct mg_buf *out, const struct mg_response_head *h);
 

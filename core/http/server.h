@@ -27,6 +27,7 @@ enum {
     MG_HTTP_WRITE = 64 * 1024,       /* bytes of one write of a plain answer */
     MG_HTTP_STREAM_WRITE = 16 * 1024, /* bytes that a stream gathers for one write */
     MG_HTTP_LINGER_MS = 2000,        /* to let the peer read an answer that was sent before its request ended */
+    MG_HTTP_CLOSE_MS = 10000,        /* for a WebSocket's last bytes to leave */
     MG_HTTP_READ = 64 * 1024,        /* bytes of one read */
 };
 
@@ -153,7 +154,8 @@ struct mg_call {
     struct mg_http_res res;
     struct mg_buf body; /* what req.body views */
     struct mg_buf out;  /* the answer's bytes */
-    struct mg_ws_accept *accept; /* of an upgrade: what the handshake answers with */
+    const char *ws_accept; /* of an upgrade: what the handshake answers with; arena memory */
+    struct mg_stream_spec *ws_spec; /* of one session's WebSocket */
     uint64_t start_ns;
     uint64_t body_max;
     size_t counted; /* of http.bodies */
@@ -161,7 +163,6 @@ struct mg_call {
     bool keep_alive;
     bool drop_body; /* the answer is known already: the body is read and dropped */
     bool upgrade;
-    bool chunked_ok;
     char allow[MG_ALLOW_MAX];
     struct mg_err err;
 };
@@ -183,6 +184,7 @@ void mg_sse_free(struct mg_sse *s);
 /* ws.c */
 bool mg_ws_check(struct mg_call *call, const struct mg_head *head);  /* false: call->err, call->status */
 mg_rc mg_ws_run(struct mg_call *call); /* request thread, after the authentication */
+bool mg_ws_admit(struct mg_call *call); /* false: call->err; the credential has too many sockets */
 void mg_ws_start(struct mg_conn *c, struct mg_call *call);
 void mg_ws_rx(struct mg_conn *c, const char *p, size_t n);
 void mg_ws_pump(struct mg_conn *c);

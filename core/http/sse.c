@@ -57,7 +57,7 @@ bool mg_stream_wants(struct mg_sv types, const struct mg_id *thread, const struc
 /* ---- frames into the scratch buffer ---- */
 
 /* Line ends inside of JSON text are white space, but would end an SSE line. */
-static void append_text(struct mg_buf *b, struct mg_sv text)
+void mg_stream_text(struct mg_buf *b, struct mg_sv text)
 {
     size_t at = b->len;
     if (mg_buf_sv(b, text) < 0)
@@ -81,7 +81,7 @@ static void append_piece(struct mg_buf *b, struct mg_sse *s)
 {
     struct mg_sv rest = mg_sv_from(s->big->json, s->big_at);
     size_t n = rest.len < MG_HTTP_STREAM_WRITE ? rest.len : MG_HTTP_STREAM_WRITE;
-    append_text(b, mg_sv_n(rest.ptr, n));
+    mg_stream_text(b, mg_sv_n(rest.ptr, n));
     s->big_at += n;
     if (n < rest.len)
         return;
@@ -104,7 +104,7 @@ static void append_event(struct mg_buf *b, struct mg_sse *s, struct mg_event *e)
         append_piece(b, s);
         return;
     }
-    append_text(b, e->json);
+    mg_stream_text(b, e->json);
     (void)mg_buf_str(b, "\n\n");
     mg_event_unref(e);
 }

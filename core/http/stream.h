@@ -19,5 +19,8 @@ struct mg_stream_spec {
 struct mg_event;
 /* Whether a stream with this filter gets the event. */
 bool mg_stream_wants(struct mg_sv types, const struct mg_id *thread, const struct mg_event *e);
+struct mg_buf;
+/* Appends JSON text with line ends (white space there) made spaces, so that it is one line. */
+void mg_stream_text(struct mg_buf *b, struct mg_sv text);
 
 #endif

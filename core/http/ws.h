@@ -1,0 +1,53 @@
+/* A WebSocket connection; shared by ws.c (the connection) and ws-stream.c (what is said on it). Loop thread only. */
+#ifndef MG_HTTP_WS_H
+#define MG_HTTP_WS_H
+
+#include "base/list.h"
+#include "domain/principal.h"
+#include "events/hub.h"
+#include "http/server.h"
+#include "http/ws-frame.h"
+
+struct mg_ws_sub;
+struct mg_ws_job;
+
+struct mg_ws {
+    struct mg_conn *conn;
+    bool mux;             /* mango.v1: many sessions */
+    bool closing;         /* the close frame is queued: nothing more is said or heard */
+    bool job_runs;
+    uint8_t malformed;    /* commands; ten end the socket */
+    unsigned n_subs, n_jobs;
+    struct mg_frame in;
+    struct mg_list subs;  /* mg_ws_sub.link */
+    struct mg_list turns; /* mg_ws_sub.turn: those that may have something, served in turn */
+    struct mg_list jobs;  /* mg_ws_job.link: the first runs, the others wait, so that sends keep their order */
+    size_t job_bytes;
+    struct mg_buf control; /* finished frames that go out before events: answers, pongs, close */
+    struct mg_event *big; /* an event whose frame goes out in pieces; nothing may come between */
+    size_t big_at;
+    uint64_t ping_ns;     /* the first ping without a pong; 0: none */
+    uint64_t wrote_ns;    /* the last ping or write */
+    uint64_t begun_ns;    /* since when a message is unfinished; 0: none is */
+    uint64_t stuck_ns;    /* since when the socket takes nothing; 0: it does */
+    struct mg_id session; /* of the one-session form */
+    struct mg_principal who;
+    struct mg_sv remote;  /* malloc memory */
+};
+
+/* ws.c */
+void mg_ws_say(struct mg_ws *ws, struct mg_sv json);      /* queues a text frame of ours and asks for a turn */
+void mg_ws_close(struct mg_ws *ws, uint16_t code, const char *why);
+void mg_ws_flow(struct mg_ws *ws);                        /* reads on or off, by what waits */
+
+/* ws-stream.c */
+void mg_ws_hello(struct mg_ws *ws);
+void mg_ws_bye(struct mg_ws *ws);
+void mg_ws_message(struct mg_ws *ws, struct mg_buf *message); /* takes the text over */
+void mg_ws_sub_open(struct mg_ws *ws, struct mg_ws_sub *s, const struct mg_stream_spec *spec);
+struct mg_ws_sub *mg_ws_sub_single(struct mg_ws *ws, struct mg_sv types, struct mg_sv thread);
+/* Appends frames of events to b until it holds MG_HTTP_STREAM_WRITE bytes. True when there may be more. */
+bool mg_ws_gather(struct mg_ws *ws, struct mg_buf *b);
+void mg_ws_stream_free(struct mg_ws *ws);
+
+#endif
