@@ -92,3 +92,4 @@ format:
 
 coverage:
 	$(srcdir)/tests/support/coverage $(abs_top_builddir)
+include tests/fuzz/fuzz.mk

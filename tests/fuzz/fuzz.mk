@@ -1,0 +1,35 @@
+# A fuzzer for each parser of bytes from outside. With --enable-fuzzers each is a libFuzzer program, and `make fuzz` runs them all for
+# FUZZ_SECONDS each; without, each replays its corpus in `make check`.
+# files: tests/fuzz/fuzz-*.c = {stem}$(EXEEXT)
+fuzzers =
+
+check_PROGRAMS += $(fuzzers)
+noinst_HEADERS += tests/fuzz/fuzz.h
+
+if FUZZERS
+FUZZ_LDADD = libcore.la $(FUZZ_LDFLAGS)
+else
+TESTS += $(fuzzers)
+check_LTLIBRARIES += tests/fuzz/libreplay.la
+tests_fuzz_libreplay_la_SOURCES = tests/fuzz/replay.c
+FUZZ_LDADD = tests/fuzz/libreplay.la libcore.la
+endif
+
+tests_fuzz_fuzz_body_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_conf_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_head_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_image_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_names_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_query_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_sse_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_ws_LDADD = $(FUZZ_LDADD)
+
+# As long as the whole run of one release: make fuzz FUZZ_SECONDS=600
+FUZZ_SECONDS = 60
+.PHONY: fuzz
+fuzz: $(fuzzers)
+	$(srcdir)/tests/fuzz/run $(srcdir)/tests/fuzz/corpus $(FUZZ_SECONDS) $(fuzzers)
+
+dist_noinst_SCRIPTS += tests/fuzz/run
+EXTRA_DIST += tests/fuzz/corpus
