@@ -214,22 +214,30 @@ static void ping(struct mg_notify *n)
 
 /* ---- what comes ---- */
 
+static void gap(struct mg_notify *n)
+{
+    if (n->opts.on_gap)
+        n->opts.on_gap(n->opts.ctx);
+}
+
 static void take_item(struct mg_notify *n, struct mg_sv item, bool own)
 {
     struct mg_sv value = item, name = mg_sv_split(&value, ':');
     int64_t number = 0;
     if (mg_sv_eqz(name, "key")) {
-        n->opts.on_key(n->opts.ctx, value);
+        if (n->opts.on_key)
+            n->opts.on_key(n->opts.ctx, value);
     } else if (own) {
         if (mg_sv_eqz(name, "ping") && mg_sv_to_i64(value, &number) && (uint64_t)number == n->ping_seq)
             n->pong_seq = n->ping_seq;
     } else if (mg_sv_eqz(item, "*")) {
         atomic_fetch_add(&n->received, 1);
         atomic_fetch_add(&n->repairs, 1);
-        n->opts.on_gap(n->opts.ctx);
+        gap(n);
     } else if (mg_sv_starts(name, "sesn_") && mg_sv_to_i64(value, &number)) {
         atomic_fetch_add(&n->received, 1);
-        n->opts.on_event(n->opts.ctx, name, number);
+        if (n->opts.on_event)
+            n->opts.on_event(n->opts.ctx, name, number);
     }
 }
 
@@ -277,7 +285,7 @@ static bool listen_again(struct mg_notify *n)
         atomic_fetch_add(&n->repairs, 1);
     }
     atomic_store(&n->connected, true);
-    n->opts.on_gap(n->opts.ctx);
+    gap(n);
     return true;
 }
 

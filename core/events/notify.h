@@ -27,6 +27,7 @@ struct mg_notify;
 struct mg_notify_opts {
     const char *conninfo; /* copied */
     struct mg_id node;    /* this process; its own notifications are ignored */
+    /* each may be NULL */
     void (*on_event)(void *ctx, struct mg_sv session, int64_t seq); /* another node committed events up to seq */
     void (*on_key)(void *ctx, struct mg_sv key_id);                 /* a key was revoked, here or anywhere */
     void (*on_gap)(void *ctx);                                      /* notifications may have been lost: look at every topic */

@@ -24,6 +24,9 @@ bool mg_embedded_adopted(const struct mg_embedded *e); /* it ran already */
 mg_rc mg_embedded_revive(struct mg_embedded *e, struct mg_err *err) MG_MUSTCHECK;
 /* Fast shutdown, waits. */
 mg_rc mg_embedded_stop(struct mg_embedded *e, struct mg_err *err) MG_MUSTCHECK;
+/* For programs beside the server (the command line): the connection string of the database that runs in this state folder. malloc
+ * memory. MG_ENOTFOUND, MG_EUNAVAIL: none runs. Takes no lock. */
+mg_rc mg_embedded_locate(const char *state_path, char **ret_conninfo, struct mg_err *err) MG_MUSTCHECK;
 void mg_embedded_free(struct mg_embedded *e); /* leaves the postmaster as it is */
 
 #endif

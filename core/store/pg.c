@@ -141,6 +141,8 @@ mg_rc mg_pg_connect(struct mg_pg *pg, struct mg_err *err)
         size_t n = strlen(pg->diag);
         while (n > 0 && pg->diag[n - 1] == '\n')
             pg->diag[--n] = '\0';
+        for (char *nl = strchr(pg->diag, '\n'); nl; nl = strchr(nl, '\n'))
+            *nl = ' ';
         return unreachable(pg, err);
     }
     PQsetNoticeReceiver(pg->conn, drop_notice, NULL);
