@@ -2,7 +2,27 @@
 noinst_LTLIBRARIES += libcore.la
 # files: core/*/*.c core/*/*.h !core/cmd/* !core/lib/mango.* !core/base/hook-test.c
 libcore_la_SOURCES = \
+	core/api/agents.c \
+	core/api/api.h \
 	core/api/app.h \
+	core/api/auth.c \
+	core/api/environments.c \
+	core/api/events.c \
+	core/api/models.c \
+	core/api/openapi-schemas.c \
+	core/api/openapi-schemas.h \
+	core/api/openapi.c \
+	core/api/params.c \
+	core/api/render.c \
+	core/api/render.h \
+	core/api/routes.c \
+	core/api/routes.h \
+	core/api/send.c \
+	core/api/sessions.c \
+	core/api/system.c \
+	core/api/threads.c \
+	core/api/tickets.c \
+	core/api/tickets.h \
 	core/base/arena.c \
 	core/base/arena.h \
 	core/base/buf.c \
@@ -32,7 +52,15 @@ libcore_la_SOURCES = \
 	core/base/sv.h \
 	core/base/utf8.c \
 	core/base/utf8.h \
+	core/conf/conf.c \
 	core/conf/conf.h \
+	core/conf/file.c \
+	core/conf/hide.c \
+	core/conf/internal.h \
+	core/conf/plugin.c \
+	core/conf/print.c \
+	core/conf/table.c \
+	core/conf/value.c \
 	core/crypto/base64.c \
 	core/crypto/hash.c \
 	core/crypto/hash.h \
@@ -87,7 +115,13 @@ libcore_la_SOURCES = \
 	core/http/stream.h \
 	core/http/wheel.c \
 	core/http/wheel.h \
+	core/http/ws-command.c \
+	core/http/ws-command.h \
+	core/http/ws-frame.c \
+	core/http/ws-frame.h \
+	core/http/ws-stream.c \
 	core/http/ws.c \
+	core/http/ws.h \
 	core/json/equal.c \
 	core/json/json.c \
 	core/json/json.h \
@@ -159,6 +193,7 @@ libcore_la_SOURCES = \
 	core/run/turn.c \
 	core/run/turn.h \
 	core/sandbox/manager.h \
+	core/sandbox/ops.h \
 	core/service/admission.c \
 	core/service/admission.h \
 	core/service/agent.c \
@@ -202,7 +237,36 @@ libcore_la_SOURCES = \
 	core/store/transcript.c \
 	core/store/transcript.h \
 	core/store/txn.c \
-	core/tools/tools.h
+	core/tools/bash.c \
+	core/tools/definition.c \
+	core/tools/edit.c \
+	core/tools/file.c \
+	core/tools/file.h \
+	core/tools/glob.c \
+	core/tools/grep.c \
+	core/tools/internal.h \
+	core/tools/marker.c \
+	core/tools/marker.h \
+	core/tools/names.c \
+	core/tools/names.h \
+	core/tools/one-shot.c \
+	core/tools/one-shot.h \
+	core/tools/output.c \
+	core/tools/output.h \
+	core/tools/pattern.c \
+	core/tools/pattern.h \
+	core/tools/read.c \
+	core/tools/regex.c \
+	core/tools/regex.h \
+	core/tools/result.c \
+	core/tools/result.h \
+	core/tools/search.c \
+	core/tools/search.h \
+	core/tools/shell.c \
+	core/tools/shell.h \
+	core/tools/tools.c \
+	core/tools/tools.h \
+	core/tools/write.c
 
 libcore_la_LIBADD = $(PQ_LIBS) $(JANSSON_LIBS) $(CURL_LIBS) $(LWS_LIBS) $(OPENSSL_LIBS) $(LIBCONFIG_LIBS) -lpthread -lm
 

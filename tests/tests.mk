@@ -4,10 +4,19 @@ LDADD = tests/support/libsupport.la libcore.la $(CMOCKA_LIBS)
 check_LTLIBRARIES += tests/support/libsupport.la
 # files: tests/support/*.c tests/support/*.h !tests/support/fake-*.c
 tests_support_libsupport_la_SOURCES = \
+	tests/support/endpoint-check.c \
+	tests/support/endpoint-check.h \
+	tests/support/endpoint-script.c \
+	tests/support/endpoint-script.h \
+	tests/support/endpoint.h \
+	tests/support/host-box.c \
+	tests/support/host-box.h \
 	tests/support/pgtest.c \
 	tests/support/pgtest.h \
 	tests/support/plugin-build.c \
-	tests/support/plugin-build.h
+	tests/support/plugin-build.h \
+	tests/support/tool-call.c \
+	tests/support/tool-call.h
 
 # files: tests/unit/test-*.c = {stem}$(EXEEXT)
 unit_tests = \
@@ -15,6 +24,7 @@ unit_tests = \
 	tests/unit/test-buf$(EXEEXT) \
 	tests/unit/test-cancel$(EXEEXT) \
 	tests/unit/test-clock$(EXEEXT) \
+	tests/unit/test-conf$(EXEEXT) \
 	tests/unit/test-err$(EXEEXT) \
 	tests/unit/test-hash$(EXEEXT) \
 	tests/unit/test-hub$(EXEEXT) \

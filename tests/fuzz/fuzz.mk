@@ -1,7 +1,16 @@
 # A fuzzer for each parser of bytes from outside. With --enable-fuzzers each is a libFuzzer program, and `make fuzz` runs them all for
 # FUZZ_SECONDS each; without, each replays its corpus in `make check`.
 # files: tests/fuzz/fuzz-*.c = {stem}$(EXEEXT)
-fuzzers =
+fuzzers = \
+	tests/fuzz/fuzz-body$(EXEEXT) \
+	tests/fuzz/fuzz-conf$(EXEEXT) \
+	tests/fuzz/fuzz-head$(EXEEXT) \
+	tests/fuzz/fuzz-image$(EXEEXT) \
+	tests/fuzz/fuzz-json$(EXEEXT) \
+	tests/fuzz/fuzz-names$(EXEEXT) \
+	tests/fuzz/fuzz-query$(EXEEXT) \
+	tests/fuzz/fuzz-sse$(EXEEXT) \
+	tests/fuzz/fuzz-ws$(EXEEXT)
 
 check_PROGRAMS += $(fuzzers)
 noinst_HEADERS += tests/fuzz/fuzz.h
