@@ -16,7 +16,7 @@ mg_rc mg_param_one(const struct mg_http_req *req, const char *name, struct mg_sv
 
 mg_rc mg_param_bool(const struct mg_http_req *req, const char *name, bool *ret, struct mg_err *err)
 {
-    struct mg_sv v;
+    struct mg_sv v = {NULL, 0};
     mg_rc rc = mg_param_one(req, name, &v, err);
     if (rc < 0 || !v.ptr)
         return rc;
@@ -28,7 +28,7 @@ mg_rc mg_param_bool(const struct mg_http_req *req, const char *name, bool *ret, 
 
 mg_rc mg_param_int(const struct mg_http_req *req, const char *name, int64_t min, int64_t max, int64_t *ret, struct mg_err *err)
 {
-    struct mg_sv v;
+    struct mg_sv v = {NULL, 0};
     mg_rc rc = mg_param_one(req, name, &v, err);
     if (rc < 0 || !v.ptr)
         return rc;
@@ -75,7 +75,7 @@ mg_rc mg_param_words(const struct mg_http_req *req, const char *name, bool (*ok)
 
 static mg_rc param_time(const struct mg_http_req *req, const char *name, int64_t *ret, struct mg_err *err)
 {
-    struct mg_sv v;
+    struct mg_sv v = {NULL, 0};
     mg_rc rc = mg_param_one(req, name, &v, err);
     *ret = INT64_MIN;
     if (rc < 0 || !v.ptr)
@@ -87,7 +87,7 @@ static mg_rc param_time(const struct mg_http_req *req, const char *name, int64_t
 
 static mg_rc param_order(const struct mg_http_req *req, bool *ret_ascending, struct mg_err *err)
 {
-    struct mg_sv v;
+    struct mg_sv v = {NULL, 0};
     mg_rc rc = mg_param_one(req, "order", &v, err);
     if (rc < 0 || !v.ptr)
         return rc;
