@@ -2,7 +2,7 @@
 #include "json/json.h"
 #include "json/scan.h"
 
-static const int64_t exponent_limit = INT64_C(1) << 60; /* no text is long enough to shift this back into use */
+static const int64_t exponent_limit = INT64_C(100000000000000000); /* no text is long enough to shift this back */
 
 enum { DOUBLE_MAX_DIGITS = 309 /* of the largest double, written out */ };
 

@@ -185,6 +185,8 @@ static void the_range_of_a_double_is_exact(void **state)
         {"17976931348623157e292", true},
         {"0.00017976931348623159e312", false},
         {"-1.8e308", false},
+        {"1e976931348623157348", false}, /* found by the fuzzer: its exponent overflowed */
+        {"1e-976931348623157348623157", true},
         {"1e-400", true},
         {"0e999999999999999999999", true},
         {"0.0e999", true},
@@ -399,6 +401,7 @@ static void integers_are_taken_by_value_not_by_spelling(void **state)
         {"1e-1", false, 0},
         {"1e19", false, 0},
         {"1e99999999999999999999", false, 0},
+        {"1e976931348623157348", false, 0},
         {"1e-99999999999999999999", false, 0},
         {"1e18", true, INT64_C(1000000000000000000)},
         {"10000000000000000000e-1", true, INT64_C(1000000000000000000)},
