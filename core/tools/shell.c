@@ -29,7 +29,7 @@ static const char OUTER[] = "trap : INT\n"
 static const char INIT[] = "exec 2>&1\n"
                            "PS1= PS2= mango_s=0 mango_l=\n"
                            "shopt -s execfail 2>/dev/null\n"
-                           "if [ -r /dev/stdin ]; then mango_s=1; trap 'return 130' URG; else trap : URG; fi\n"
+                           "if [ -r /dev/stdin ]; then mango_s=1; trap 'return 130 2>/dev/null' URG; else trap : URG; fi\n"
                            "read -r mango_l 2>/dev/null </proc/$$/stat\n"
                            "command printf '\\036%%s%%s R %%d %%d %%s\\036\\n' %s %s $mango_s $$ \"$mango_l\"; unset mango_s mango_l\n";
 
@@ -243,7 +243,7 @@ static bool stop_command(struct mg_shell *s, unsigned settle_ms)
 
 static void compose(const struct mg_shell *s, struct mg_sv command, struct mg_buf *text)
 {
-    mg_buf_str(text, "mango_command=");
+    mg_buf_str(text, ":\nmango_command="); /* a signal of the last timeout that comes late is taken here */
     mg_shell_quote(text, command);
     mg_buf_str(text, s->sourced ? RUN_SOURCED : RUN_PLAIN);
     mg_buf_printf(text, "{ command printf '\\036%%s%%s D %llu %%d\\036\\n' %.*s %s \"$?\"; unset mango_command; set +aeuxvn; } 2>/dev/null\n",
