@@ -21,7 +21,9 @@
 enum {
     MG_SANDBOX_CONTROL_MS =
         60000, /* create and attach: an image may have to be pulled on top, see MANGO_SANDBOX_CREATE_MS */
-    MG_SANDBOX_FILE_MS = 60000,       /* read, write, stat */
+    MG_SANDBOX_FILE_MS = 60000,   /* read, write, stat */
+    MG_SANDBOX_SETUP_MS = 600000, /* packages of the environment, once per session */
+    MG_SANDBOX_HEALTH_MS = 2000,
     MG_SANDBOX_DESTROY_MS = 30000,    /* destroy has a limit of its own, not the caller's */
     MG_SANDBOX_RECONCILE_BATCH = 100, /* intents and deletions looked at in one scan (every 5 s) */
     MG_SANDBOX_INTENT_GRACE_S = 90,   /* an intent younger than this may belong to a create that still runs */

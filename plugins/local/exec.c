@@ -52,6 +52,10 @@ static mango_status wait_end(struct pump *p, const struct mango_call *call, cons
     uint64_t until = own ? req->limit_ns : call->deadline_ns;
     int what;
     while ((what = pump_wait(p, call, until)) == PUMP_OUTPUT) {
+        if (until && now_ns(p->local) >= until) { /* output that never pauses */
+            what = PUMP_TIME;
+            break;
+        }
     }
     if (what != PUMP_END)
         return stopped(p, call, what, own, ret);

@@ -60,9 +60,8 @@ int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
         if (by_flag && h->cancelled(h, call))
             return PUMP_CANCEL;
         uint64_t now = now_ns(p->local);
-        if (until_ns && now >= until_ns)
-            return PUMP_TIME;
-        uint64_t left = until_ns ? until_ns - now : FLAG_NS;
+        bool late = until_ns && now >= until_ns; /* then only what is there already counts */
+        uint64_t left = late ? 0 : until_ns ? until_ns - now : FLAG_NS;
         left = by_flag && left > FLAG_NS ? FLAG_NS : left;
         struct timespec ts = {.tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000)};
         fds[0].fd = p->run.out;
@@ -81,6 +80,8 @@ int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
             hear(p);
         if (got > 0)
             return PUMP_OUTPUT;
+        if (late && !p->end.kind && !p->lost)
+            return PUMP_TIME;
     }
 }
 
