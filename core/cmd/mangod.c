@@ -145,6 +145,7 @@ int main(int argc, char **argv)
     if (rc < 0)
         return startup_failed(rc, &err);
     free((void *)cl.args);
+    mg_conf_hide(argv);
     if (cl.print) {
         mg_auto(buf) struct mg_buf b = MG_BUF_INIT(1024 * 1024);
         (void)!mg_conf_print(conf, &b);

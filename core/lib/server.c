@@ -174,12 +174,24 @@ static bool plugin_setting(void *ctx, const char *plugin, const char *name, stru
     return true;
 }
 
+static bool plugin_secret(void *ctx, const char *plugin, const char *name, struct mg_buf *out)
+{
+    const struct mg_server *s = ctx;
+    const char *v = mg_conf_plugin(s->conf, plugin, name);
+    return v && mg_buf_str(out, v) == MG_OK;
+}
+
 static mg_rc open_sandbox(struct mg_server *s, struct mg_err *err)
 {
     const char *name = mg_conf_strn(s->conf, MG_OPT_SANDBOX);
     const char *dir = mg_conf_strn(s->conf, MG_OPT_PLUGIN_DIR);
     struct mg_plugin *backend = NULL;
-    s->services = (struct mg_plugin_services){.state_dir = mg_conf_str(s->conf, MG_OPT_STATE_DIR), .setting = plugin_setting, .ctx = s};
+    s->services = (struct mg_plugin_services){
+        .state_dir = mg_conf_str(s->conf, MG_OPT_STATE_DIR),
+        .setting = plugin_setting,
+        .secret = plugin_secret,
+        .ctx = s,
+    };
     s->registry = mg_registry_new(dir ? dir : s->opts.plugin_dir, &s->services);
     if (!name)
         return MG_OK;
