@@ -32,7 +32,7 @@
 
 enum { OUT_MAX = 64 * 1024 * 1024 };
 
-static char plugins[PLUGIN_PATH_MAX], base[PLUGIN_PATH_MAX + 8];
+static char plugins[PLUGIN_PATH_MAX], base[PLUGIN_PATH_MAX + 32];
 static struct mg_plugin *local;
 static const char label_a[] = "0123456789abcdef0123456789abcdef";
 static const char label_b[] = "ffffffffffffffff0123456789abcdef";
@@ -916,7 +916,7 @@ static void *swapper(void *arg)
     snprintf(aside, sizeof(aside), "%s/swap-dir", the_box.root.ptr);
     snprintf(link_path, sizeof(link_path), "%s/swap-link", the_box.root.ptr);
     snprintf(link_aside, sizeof(link_aside), "%s/victim", plugins);
-    (void)symlink(link_aside, link_path);
+    (void)!symlink(link_aside, link_path);
     while (!stop_swapping) {
         (void)rename(dir, aside);
         (void)rename(link_path, dir);
