@@ -206,8 +206,11 @@ libcore_la_SOURCES = \
 	core/store/agent.h \
 	core/store/api-key.c \
 	core/store/api-key.h \
+	core/store/child.c \
+	core/store/child.h \
 	core/store/deployment.c \
 	core/store/deployment.h \
+	core/store/embedded.c \
 	core/store/embedded.h \
 	core/store/environment.c \
 	core/store/environment.h \
@@ -222,15 +225,19 @@ libcore_la_SOURCES = \
 	core/store/migrate.h \
 	core/store/node.c \
 	core/store/node.h \
+	core/store/pg-install.c \
+	core/store/pg-install.h \
 	core/store/pg-internal.h \
 	core/store/pg.c \
 	core/store/pg.h \
 	core/store/pipe.c \
+	core/store/pooler.c \
 	core/store/res.c \
 	core/store/session-state.c \
 	core/store/session-state.h \
 	core/store/session.c \
 	core/store/session.h \
+	core/store/state-dir.c \
 	core/store/state-dir.h \
 	core/store/tool-call.c \
 	core/store/tool-call.h \

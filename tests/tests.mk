@@ -8,6 +8,7 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/endpoint-check.h \
 	tests/support/endpoint-script.c \
 	tests/support/endpoint-script.h \
+	tests/support/endpoint.c \
 	tests/support/endpoint.h \
 	tests/support/host-box.c \
 	tests/support/host-box.h \
@@ -42,6 +43,7 @@ unit_tests = \
 # On a database of a private PostgreSQL: skipped where MANGO_TEST_DATABASE_URL is not set.
 # files: tests/store/test-*.c = {stem}$(EXEEXT)
 store_tests = \
+	tests/store/test-embedded$(EXEEXT) \
 	tests/store/test-pgtest$(EXEEXT) \
 	tests/store/test-turn$(EXEEXT)
 
@@ -55,12 +57,18 @@ tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 # Real processes over real sockets. Python's standard library only.
 # files: tests/e2e/test*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests = \
+	tests/e2e/test_crash_boundaries.py \
+	tests/e2e/test_two_nodes.py \
 	tests/lib/test-symbols.sh
 
 # mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
 check_PROGRAMS += tests/mangod-test
 tests_mangod_test_SOURCES = core/cmd/mangod.c core/base/hook-test.c
 tests_mangod_test_LDADD = libcore.la
+
+# A Messages endpoint for tests: tests/support/fake-model.c says how it is told what to answer.
+check_PROGRAMS += tests/support/fake-model
+tests_support_fake_model_LDADD = libcore.la
 
 if CMOCKA
 check_PROGRAMS += $(unit_tests) $(store_tests) $(lib_tests)
