@@ -272,14 +272,16 @@ static void reap(struct mg_embedded *e)
     e->child = false;
 }
 
-/* PostgreSQL refuses to start while the number in its file is alive, whoever has it now: common in containers. */
-static void remove_stale_pidfile(const struct mg_embedded *e)
+/* PostgreSQL refuses to start while the number in its lock files is alive, whoever has it now, and takes a dead process that nobody
+ * has waited for as alive: both are common in containers. */
+static void remove_stale_locks(const struct mg_embedded *e)
 {
-    struct pidfile f = read_pidfile(e->data);
-    if (f.pid > 0 && !is_postmaster(e->data, f.pid)) {
-        mg_autofree char *path = text_of("%s/postmaster.pid", e->data);
-        (void)!unlink(path);
-    }
+    if (is_postmaster(e->data, read_pidfile(e->data).pid))
+        return;
+    mg_autofree char *pidfile = text_of("%s/postmaster.pid", e->data);
+    mg_autofree char *lock = text_of("%s/.s.PGSQL.%d.lock", e->socket, PORT);
+    (void)!unlink(pidfile);
+    (void)!unlink(lock);
 }
 
 static int open_log(const struct mg_embedded *e, struct mg_err *err)
@@ -318,23 +320,33 @@ static mg_rc spawn_postmaster(struct mg_embedded *e, struct mg_err *err)
     mg_autofd int log = open_log(e, err);
     if (log < 0)
         return MG_ECONFIG;
-    remove_stale_pidfile(e);
+    remove_stale_locks(e);
     mg_rc rc = mg_child_spawn(&(struct mg_child_spec){.argv = argv, .user = *e->user ? e->user : NULL, .out_fd = log, .session = true},
                               &e->pid, err);
     e->child = rc == 0;
     return rc;
 }
 
+/* The last line that gives a reason, or the last one. */
+static struct mg_sv last_words(struct mg_sv log)
+{
+    struct mg_sv last = {"", 0};
+    while (log.len > 0) {
+        struct mg_sv line = mg_sv_trim(mg_sv_split(&log, '\n'));
+        if (line.len > 0 && (memmem(line.ptr, line.len, "FATAL", 5) || !memmem(last.ptr, last.len, "FATAL", 5)))
+            last = line;
+    }
+    return last;
+}
+
 static mg_rc came_down(const struct mg_embedded *e, const char *what, struct mg_err *err)
 {
-    char tail[512] = "";
+    char tail[4096];
     mg_autofd int fd = open(e->log, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
-    ssize_t n = fd >= 0 ? pread(fd, tail, sizeof(tail) - 1, size > (off_t)sizeof(tail) ? size - (off_t)sizeof(tail) + 1 : 0) : 0;
-    struct mg_sv said = mg_sv_trim(mg_sv_n(tail, n > 0 ? (size_t)n : 0));
-    for (size_t at = mg_sv_find(said, '\n'); at < said.len; at = mg_sv_find(said, '\n'))
-        said = mg_sv_from(said, at + 1);
-    return mg_err_set(err, MG_EUNAVAIL, "the embedded PostgreSQL %s; its log %s ends with: %.*s", what, e->log, MG_SV_ARG(said));
+    ssize_t n = fd >= 0 ? pread(fd, tail, sizeof(tail), size > (off_t)sizeof(tail) ? size - (off_t)sizeof(tail) : 0) : 0;
+    struct mg_sv said = last_words(mg_sv_n(tail, n > 0 ? (size_t)n : 0));
+    return mg_err_set(err, MG_EUNAVAIL, "the embedded PostgreSQL %s; its log %s says: %.*s", what, e->log, MG_SV_ARG(said));
 }
 
 static mg_rc wait_ready(struct mg_embedded *e, uint64_t deadline_ns, struct mg_err *err)

@@ -153,7 +153,8 @@ static void a_postmaster_that_a_killed_server_left_is_adopted(void **state)
     assert_true(mg_process_ends(old, 10000));
     mg_autofree char *pidfile = path_in("adopt/pg/data/postmaster.pid");
     struct mg_err err = {0};
-    assert_int_equal(mg_embedded_revive(e, &err), MG_OK);
+    if (mg_embedded_revive(e, &err) < 0)
+        fail_msg("%s", err.text);
     assert_false(mg_embedded_adopted(e));
     assert_int_not_equal(mg_embedded_pid(e), old);
     assert_int_equal(select_int(mg_embedded_conninfo(e), "SELECT 7"), 7);
