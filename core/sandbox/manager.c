@@ -322,8 +322,8 @@ static mg_rc create(struct work *w, const struct mg_intent *in, struct mg_sandbo
     mg_hook("sandbox.after_create");
     if (rc < 0) {
         struct mg_err own;
-        if (nothing_made(rc))
-            (void)mg_intent_failed(w->pg, session, mg_sv_of(err ? err->text : "refused"), &own);
+        if (nothing_made(rc) && mg_intent_failed(w->pg, session, mg_sv_of(err ? err->text : "refused"), &own) < 0)
+            mg_log(MG_WARN, "a refused create could not be noted", MG_F_STR("error", own.text));
         return rc;
     }
     rc = install_packages(w, s, err);
