@@ -192,8 +192,15 @@ libcore_la_SOURCES = \
 	core/run/tool-config.h \
 	core/run/turn.c \
 	core/run/turn.h \
+	core/sandbox/handle.c \
+	core/sandbox/internal.h \
+	core/sandbox/manager.c \
 	core/sandbox/manager.h \
+	core/sandbox/marker.c \
 	core/sandbox/ops.h \
+	core/sandbox/reconcile.c \
+	core/sandbox/spec.c \
+	core/sandbox/spec.h \
 	core/service/admission.c \
 	core/service/admission.h \
 	core/service/agent.c \
@@ -233,6 +240,8 @@ libcore_la_SOURCES = \
 	core/store/pipe.c \
 	core/store/pooler.c \
 	core/store/res.c \
+	core/store/sandbox.c \
+	core/store/sandbox.h \
 	core/store/session-state.c \
 	core/store/session-state.h \
 	core/store/session.c \

@@ -12,6 +12,8 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/endpoint.h \
 	tests/support/host-box.c \
 	tests/support/host-box.h \
+	tests/support/http-rig.c \
+	tests/support/http-rig.h \
 	tests/support/pgtest.c \
 	tests/support/pgtest.h \
 	tests/support/plugin-build.c \
@@ -21,12 +23,15 @@ tests_support_libsupport_la_SOURCES = \
 
 # files: tests/unit/test-*.c = {stem}$(EXEEXT)
 unit_tests = \
+	tests/unit/test-agent-body$(EXEEXT) \
 	tests/unit/test-arena$(EXEEXT) \
 	tests/unit/test-buf$(EXEEXT) \
 	tests/unit/test-cancel$(EXEEXT) \
 	tests/unit/test-clock$(EXEEXT) \
 	tests/unit/test-conf$(EXEEXT) \
+	tests/unit/test-environment-body$(EXEEXT) \
 	tests/unit/test-err$(EXEEXT) \
+	tests/unit/test-event-draft$(EXEEXT) \
 	tests/unit/test-hash$(EXEEXT) \
 	tests/unit/test-hub$(EXEEXT) \
 	tests/unit/test-id$(EXEEXT) \
@@ -35,9 +40,13 @@ unit_tests = \
 	tests/unit/test-local$(EXEEXT) \
 	tests/unit/test-log$(EXEEXT) \
 	tests/unit/test-map$(EXEEXT) \
+	tests/unit/test-model-client$(EXEEXT) \
 	tests/unit/test-offline$(EXEEXT) \
+	tests/unit/test-page$(EXEEXT) \
 	tests/unit/test-pool$(EXEEXT) \
+	tests/unit/test-session-body$(EXEEXT) \
 	tests/unit/test-sv$(EXEEXT) \
+	tests/unit/test-tools-bash$(EXEEXT) \
 	tests/unit/test-utf8$(EXEEXT)
 
 # On a database of a private PostgreSQL: skipped where MANGO_TEST_DATABASE_URL is not set.
@@ -111,3 +120,4 @@ format:
 coverage:
 	$(srcdir)/tests/support/coverage $(abs_top_builddir)
 include tests/fuzz/fuzz.mk
+include tests/bench/bench.mk
