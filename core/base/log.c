@@ -88,6 +88,8 @@ static void put_quoted(struct line *l, struct mg_sv s)
 {
     bool cut = s.len > LOG_VALUE_MAX;
 
+    if (!s.ptr)
+        s = MG_SV("");
     s.len = mg_utf8_floor(s, LOG_VALUE_MAX);
     if (!putz(l, "\""))
         return;
@@ -175,6 +177,8 @@ void mg_log_write(enum mg_log_level level, const char *msg, const struct mg_fiel
 
     if (!mg_log_on(level))
         return;
+    if (!msg)
+        msg = "";
     mg_time_format(mg_wall_us(), now);
     if (json) {
         (void)(putz(&l, "{\"time\":\"") && putz(&l, now) && putz(&l, "\",\"level\":\"") &&

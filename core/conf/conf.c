@@ -94,7 +94,9 @@ static mg_rc read_argument(struct mg_conf *c, const char *arg, struct mg_err *er
 
 static void copy_env(struct mg_conf *c, const char *const *env)
 {
-    while (env && env[c->n_env])
+    if (!env)
+        return;
+    while (env[c->n_env])
         c->n_env++;
     c->env = mg_xcalloc(c->n_env + 1, sizeof(*c->env));
     for (size_t i = 0; i < c->n_env; i++)

@@ -116,8 +116,9 @@ static bool setting_of(const char *entry, const char *prefix, char ret_key[JSON_
     (void)snprintf(variable, sizeof(variable), "%.*s", MG_SV_ARG(name));
     if (is_servers_own(variable))
         return false;
-    for (size_t i = skip; i <= name.len; i++)
-        ret_key[i - skip] = (char)tolower((unsigned char)variable[i]);
+    for (size_t i = skip; i < name.len; i++)
+        ret_key[i - skip] = (char)tolower((unsigned char)name.ptr[i]);
+    ret_key[name.len - skip] = '\0';
     *ret_text = s.ptr;
     return true;
 }

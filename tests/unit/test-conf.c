@@ -31,13 +31,9 @@ static struct temp_file write_file(const char *text)
 static mg_rc load(const char *arg, const char *env, const char *file_text, struct mg_conf **ret, struct mg_err *err)
 {
     const char *args[] = {arg, NULL}, *envs[] = {env, NULL};
-    __attribute__((cleanup(temp_file_cleanup))) struct temp_file f = {""};
-    struct mg_conf_source src = {.args = args, .env = envs};
+    __attribute__((cleanup(temp_file_cleanup))) struct temp_file f = write_file(file_text ? file_text : "");
+    struct mg_conf_source src = {.args = args, .env = envs, .file = file_text ? f.path : NULL};
 
-    if (file_text) {
-        f = write_file(file_text);
-        src.file = f.path;
-    }
     return mg_conf_load(&src, ret, err);
 }
 

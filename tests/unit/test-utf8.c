@@ -43,12 +43,12 @@ static void every_sequence_of_up_to_three_bytes_is_judged_rightly(void **state)
 
 static void four_byte_sequences_at_the_edges(void **state)
 {
-    static const unsigned char bytes[] = {0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff};
+    static const unsigned char bytes[10] = {0x00, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0, 0xff};
     unsigned char p[4];
 
     (void)state;
     for (int first = 0xee; first <= 0xff; first++)
-        for (size_t x = 0; x < sizeof(bytes) * sizeof(bytes) * sizeof(bytes); x++) {
+        for (size_t x = 0; x < 1000; x++) {
             p[0] = (unsigned char)first;
             p[1] = bytes[x % 10];
             p[2] = bytes[x / 10 % 10];
