@@ -36,7 +36,6 @@ struct call {
     struct mg_buf body; /* of a failure or a non-streaming answer */
     enum body_kind kind;
     int status;
-    bool told; /* on_done was called; what still comes is dropped */
     char type[TYPE_MAX]; /* content type */
     uint32_t retry_after_ms;
 };
@@ -187,41 +186,29 @@ static void conclude(struct call *c, const struct mg_net_result *r)
         mg_message_fail(c->message, MG_MODEL_RETRY_SERVER, "the model endpoint answered 200 with an empty body");
 }
 
-/* Hands the result over. Nothing of the call but its memory lives on. */
-static void tell(struct call *c)
+static enum mg_net_go on_body(void *ctx, const char *p, size_t n)
 {
+    struct call *c = ctx;
+    enum mg_net_go go = take_body(c, p, n);
+    return go != MG_NET_STOP && mg_message_ended(c->message) ? MG_NET_DRAIN : go;
+}
+
+static void on_done(void *ctx, const struct mg_net_result *r)
+{
+    struct call *c = ctx;
+    c->status = r->status;
+    conclude(c, r);
     struct mg_model_result *out = mg_message_finish(c->message);
     char clean[sizeof(out->message)];
     mg_model_clean(clean, sizeof(clean), mg_sv_of(out->message), secret(c));
     memcpy(out->message, clean, sizeof(clean));
     if (out->fail == MG_MODEL_RETRY_RATE || out->fail == MG_MODEL_RETRY_OVERLOADED || out->fail == MG_MODEL_RETRY_SERVER)
         out->retry_after_ms = c->retry_after_ms;
-    c->message = NULL;
-    c->told = true;
-    c->opts.on_done(c->opts.ctx, out);
-}
-
-static enum mg_net_go on_body(void *ctx, const char *p, size_t n)
-{
-    struct call *c = ctx;
-    enum mg_net_go go = take_body(c, p, n);
-    if (go == MG_NET_STOP || !mg_message_ended(c->message))
-        return go;
-    tell(c); /* at once: the end of the stream may be long in coming */
-    return MG_NET_DRAIN;
-}
-
-static void on_done(void *ctx, const struct mg_net_result *r)
-{
-    struct call *c = ctx;
-    if (!c->told) {
-        c->status = r->status;
-        conclude(c, r);
-        tell(c);
-    }
     mg_sse_done(&c->sse);
     mg_buf_done(&c->body);
+    struct mg_model_call_opts opts = c->opts;
     free(c);
+    opts.on_done(opts.ctx, out);
 }
 
 static int fill_headers(const struct http *m, const struct mg_model_call_opts *o, struct mg_net_header *h, char *bearer, size_t size)
@@ -306,14 +293,18 @@ static char *messages_url(const char *base)
 
 struct mg_model *mg_model_http_open(const struct mg_model_opts *o, struct mg_err *err)
 {
+    const struct mg_net_opts net = {.name = "mg-model", .ca_file = o->ca_file, .proxy = o->proxy && o->proxy[0] ? o->proxy : NULL};
+    mg_autofree char *url = messages_url(o->base_url);
     struct http *m = mg_xcalloc(1, sizeof(*m));
-    const struct mg_net_opts net = {.name = "mg-model", .ca_file = o->ca_file, .proxy = o->proxy};
-    if (mg_net_open(&net, &m->net, err) < 0) {
+    mg_rc rc = mg_net_check_url(mg_sv_of(url), &net, err);
+    if (rc < 0)
+        rc = mg_err_wrap(err, rc, "the model endpoint's base URL");
+    if (rc < 0 || mg_net_open(&net, &m->net, err) < 0) {
         free(m);
         return NULL;
     }
     m->base.ops = &http_ops;
-    m->url = messages_url(o->base_url);
+    m->url = mg_steal(&url);
     m->key = o->api_key && o->api_key[0] ? mg_xstrdup(o->api_key) : NULL;
     m->bearer = o->bearer;
     m->connect_ms = o->connect_ms ? o->connect_ms : MG_MODEL_CONNECT_MS;

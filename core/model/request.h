@@ -22,6 +22,8 @@ struct mg_request {
     int n_entries;
 };
 
+/* The anthropic-beta header that the request needs, or an empty view. */
+struct mg_sv mg_request_beta(const struct mg_request *r);
 /* out is bounded by its own limit: MG_ETOOBIG. */
 mg_rc mg_request_build(const struct mg_request *r, struct mg_buf *out) MG_MUSTCHECK;
 

@@ -199,6 +199,8 @@ static void resolved(struct mg_net *n)
 static void expire(struct mg_net *n, struct mg_transfer *t, uint64_t now)
 {
     uint64_t idle_ns = t->active_ns + (t->draining ? MG_NET_DRAIN_MS : t->req.idle_ms) * 1000000ull;
+    if (t->draining && now >= t->active_ns + MG_NET_WHOLE_MS * 1000000ull)
+        mg_transfer_tell(t, CURLE_OK);
     if (now >= t->total_ns)
         (void)mg_transfer_stop(t, MG_ETIMEOUT, "no whole answer within %u ms", t->req.total_ms);
     else if (t->state == MG_TRANSFER_RESOLVING && now >= t->connect_ns)

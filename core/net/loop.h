@@ -19,7 +19,8 @@ enum {
     MG_NET_CONNECT_MS = 15000,        /* name lookup and connection, TLS included */
     MG_NET_IDLE_MS = 120000,          /* without a byte of the answer */
     MG_NET_TOTAL_MS = 600000,
-    MG_NET_DRAIN_MS = 500,
+    MG_NET_DRAIN_MS = 1000,
+    MG_NET_WHOLE_MS = 20,
     MG_NET_BODY_MAX = 16 * 1024 * 1024, /* bytes of an answer, where the request names no limit */
     MG_NET_HEAD_MAX = 64 * 1024,      /* bytes of an answer's headers */
     MG_NET_HEADERS_MAX = 64,          /* headers of a request */
@@ -45,8 +46,8 @@ enum mg_net_go {
     MG_NET_STOP, /* enough: the request ends with MG_ECANCELED */
     MG_NET_GO,
     MG_NET_GO_IDLE, /* go on, but they do not count against the idle time */
-    MG_NET_DRAIN,   /* the answer is whole for its reader: for at most MG_NET_DRAIN_MS what still comes is dropped, so that the
-                     * connection can be used again; then the request ends with MG_OK */
+    MG_NET_DRAIN,   /* the answer is whole for its reader. What still comes is dropped: the connection can be used again when the end
+                     * comes within MG_NET_DRAIN_MS. on_done (MG_OK) comes with the end, but not later than MG_NET_WHOLE_MS */
 };
 
 struct mg_net_result {
@@ -81,6 +82,9 @@ void mg_net_close(struct mg_net *n); /* cancels what runs, joins; NULL is fine *
 /* Any thread. Never 0, never used again. on_done may come before this returns. */
 uint64_t mg_net_start(struct mg_net *n, const struct mg_net_req *req);
 void mg_net_cancel(struct mg_net *n, uint64_t id); /* any thread; a number that is gone is fine */
+
+/* Whether requests to url can be made at all: its form, the proxy's, and with public_only a literal address. No lookup. */
+mg_rc mg_net_check_url(struct mg_sv url, const struct mg_net_opts *o, struct mg_err *err) MG_MUSTCHECK;
 
 /* A whole answer of a blocking call. */
 struct mg_net_answer {

@@ -196,6 +196,16 @@ mg_rc mg_transfer_check(struct mg_transfer *t, const struct mg_net_opts *o)
     return MG_OK;
 }
 
+mg_rc mg_net_check_url(struct mg_sv url, const struct mg_net_opts *o, struct mg_err *err)
+{
+    struct mg_transfer *t = mg_transfer_new(&(struct mg_net_req){.url = url});
+    mg_rc rc = mg_transfer_check(t, o);
+    if (rc < 0)
+        (void)mg_err_set(err, rc, "%s", t->text);
+    mg_transfer_free(t);
+    return rc;
+}
+
 static size_t take_head(char *p, size_t size, size_t count, void *ctx)
 {
     struct mg_transfer *t = ctx;
@@ -383,6 +393,9 @@ static mg_rc explain(struct mg_transfer *t, CURLcode code)
 void mg_transfer_tell(struct mg_transfer *t, CURLcode code)
 {
     long connects = 1;
+    if (t->told)
+        return;
+    t->told = true;
     mg_rc rc = t->draining ? MG_OK : t->stop != MG_OK ? t->stop : explain(t, code);
     if (t->easy)
         curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects);

@@ -24,6 +24,7 @@ struct mg_transfer {
     uint64_t bytes, head_bytes;
     int status;
     bool any_byte, resent, draining;
+    bool told; /* on_done was called */
     mg_rc stop; /* why we ended it ourselves, or MG_OK */
     char text[MG_NET_TEXT_MAX];
     char curl_text[CURL_ERROR_SIZE];
@@ -41,7 +42,7 @@ mg_rc mg_transfer_stop(struct mg_transfer *t, mg_rc rc, const char *fmt, ...) __
 /* True when curl's failure means that the pooled connection was stale and nothing of an answer came; then the handle is set
  * to use a fresh one. */
 bool mg_transfer_resend(struct mg_transfer *t, CURLcode code);
-/* Calls on_done. code: curl's, when it ran. */
+/* Calls on_done, the first time. code: curl's, when it ran. */
 void mg_transfer_tell(struct mg_transfer *t, CURLcode code);
 
 #endif

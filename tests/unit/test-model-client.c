@@ -254,6 +254,18 @@ static void an_endpoint_that_is_not_there_can_be_tried_again(void **state)
     waiter_done(&w);
 }
 
+static void a_base_url_that_cannot_work_is_refused_at_once(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {"nonsense url", "ftp://host", "http://user:pw@host", "http://", "https://a b"};
+    for (size_t i = 0; i < sizeof(urls) / sizeof(urls[0]); i++) {
+        struct mg_model *m = NULL;
+        struct mg_err err = {0};
+        assert_true(mg_model_open(&(struct mg_model_opts){.base_url = urls[i]}, &m, &err) < 0);
+        assert_contains(err.text, "the model endpoint's base URL: ");
+    }
+}
+
 static void an_answer_over_the_limit_is_permanent(void **state)
 {
     struct fixture *f = *state;
@@ -456,6 +468,7 @@ int main(void)
         WITH(an_answer_that_is_not_streamed_is_understood),
         WITH(case_80_each_failure_has_its_class_and_names_its_cause),
         cmocka_unit_test(an_endpoint_that_is_not_there_can_be_tried_again),
+        cmocka_unit_test(a_base_url_that_cannot_work_is_refused_at_once),
         WITH(an_answer_over_the_limit_is_permanent),
         WITH(messages_never_hold_the_key),
         WITH(a_wrong_key_is_permanent),
