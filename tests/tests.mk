@@ -14,6 +14,8 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/host-box.h \
 	tests/support/http-rig.c \
 	tests/support/http-rig.h \
+	tests/support/pg-proxy.c \
+	tests/support/pg-proxy.h \
 	tests/support/pgtest.c \
 	tests/support/pgtest.h \
 	tests/support/plugin-build.c \
@@ -54,6 +56,7 @@ unit_tests = \
 store_tests = \
 	tests/store/test-embedded$(EXEEXT) \
 	tests/store/test-pgtest$(EXEEXT) \
+	tests/store/test-sandbox$(EXEEXT) \
 	tests/store/test-turn$(EXEEXT)
 
 # libmango from outside.
