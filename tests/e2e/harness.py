@@ -72,7 +72,7 @@ class Database:
             raise unittest.SkipTest("MANGO_TEST_DATABASE_URL is not set; run under tests/support/pg-run")
         self.name = "mango_e2e_" + secrets.token_hex(6)
         parts = urllib.parse.urlsplit(self.server)
-        self.url = urllib.parse.urlunsplit(parts._replace(path="/" + self.name))
+        self.url = f"{parts.scheme}://{parts.netloc}/{self.name}" + (f"?{parts.query}" if parts.query else "")
 
     def __enter__(self):
         self._psql(self.server, f"CREATE DATABASE {self.name}")
