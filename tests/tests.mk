@@ -80,7 +80,6 @@ tests_mangod_test_LDADD = libcore.la
 
 # A Messages endpoint for tests: tests/support/fake-model.c says how it is told what to answer.
 check_PROGRAMS += tests/support/fake-model
-tests_support_fake_model_LDADD = libcore.la
 
 if CMOCKA
 check_PROGRAMS += $(unit_tests) $(store_tests) $(lib_tests)
