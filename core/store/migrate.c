@@ -185,7 +185,7 @@ static mg_rc apply(struct mg_txn *t, const struct migrations *m, int version, st
     if (rc < 0)
         return mg_err_wrap(err, rc, "migration %s", mig->file);
     snprintf(number, sizeof(number), "%d", version);
-    rc = mg_txn_queue(t, &sql_insert, (const struct mg_sv[]){mg_sv_of(number), mg_sv_of(mig->file), mg_sv_of(sum)}, 3, 1, err);
+    rc = mg_txn_queue(t, &sql_insert, (const struct mg_sv[]){mg_sv_of(number), mg_sv_of(mig->file), mg_sv_of(sum)}, 3, -1, err);
     mg_hook("migrate.before_commit");
     if (rc == 0)
         rc = mg_txn_commit(t, err);
