@@ -13,8 +13,8 @@ static mg_rc answer(struct mg_http_res *res, const struct mg_agent_row *row)
 }
 
 /* by_version: versions of one agent, whose cursor is the version. */
-static mg_rc answer_list(struct mg_http_req *req, struct mg_http_res *res, const struct mg_agent_row *rows, const struct mg_list_page *page,
-                         struct mg_sv scope, bool by_version)
+static mg_rc answer_list(struct mg_http_req *req, struct mg_http_res *res, const struct mg_agent_row *rows,
+                         const struct mg_list_page *page, struct mg_sv scope, bool by_version)
 {
     struct mg_jw w = mg_jw_to(&res->body);
     struct mg_page_edge last = {0};
@@ -23,7 +23,8 @@ static mg_rc answer_list(struct mg_http_req *req, struct mg_http_res *res, const
     mg_jw_arr(&w);
     for (int i = 0; i < page->n; i++) {
         mg_render_agent(&w, &rows[i]);
-        last = (struct mg_page_edge){.pos = by_version ? rows[i].version : rows[i].created_us, .id = by_version ? MG_SV("") : rows[i].id};
+        last = (struct mg_page_edge){.pos = by_version ? rows[i].version : rows[i].created_us,
+                                     .id = by_version ? MG_SV("") : rows[i].id};
     }
     mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page->more_after, last);

@@ -29,23 +29,24 @@ static inline struct mg_sv mg_req_workspace(const struct mg_http_req *req)
 /* The one value of a parameter; ptr NULL when it is absent. MG_EINVAL when it is given twice. */
 mg_rc mg_param_one(const struct mg_http_req *req, const char *name, struct mg_sv *ret, struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_param_bool(const struct mg_http_req *req, const char *name, bool *ret, struct mg_err *err) MG_MUSTCHECK;
-mg_rc mg_param_int(const struct mg_http_req *req, const char *name, int64_t min, int64_t max, int64_t *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_param_int(const struct mg_http_req *req, const char *name, int64_t min, int64_t max, int64_t *ret,
+                   struct mg_err *err) MG_MUSTCHECK;
 /* An opaque id; ptr NULL when it is absent. */
 mg_rc mg_param_id(const struct mg_http_req *req, const char *name, struct mg_sv *ret, struct mg_err *err) MG_MUSTCHECK;
 /* All values of a list parameter: name=a&name=b, name[]=a, and name=a,b. ok says which words are valid; valid lists them for errors. */
 enum { MG_PARAM_VALUES_MAX = 100 };
-mg_rc mg_param_words(const struct mg_http_req *req, const char *name, bool (*ok)(struct mg_sv word), const char *valid, struct mg_sv **ret,
-                     int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_param_words(const struct mg_http_req *req, const char *name, bool (*ok)(struct mg_sv word), const char *valid,
+                     struct mg_sv **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 
 struct mg_list_kind {
-    const char *name;      /* part of the cursors' scope */
-    int limit, limit_max;  /* default and upper bound */
-    bool ascending;        /* the default order */
+    const char *name;     /* part of the cursors' scope */
+    int limit, limit_max; /* default and upper bound */
+    bool ascending;       /* the default order */
 };
 /* limit, order, include_archived, created_at[...] and page, as far as the route knows them. filters: further filters in a fixed form
  * (and the list's parent), part of the scope. */
-mg_rc mg_param_list(const struct mg_http_req *req, const struct mg_list_kind *kind, struct mg_sv filters, struct mg_list_query *ret,
-                    struct mg_sv *ret_scope, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_param_list(const struct mg_http_req *req, const struct mg_list_kind *kind, struct mg_sv filters,
+                    struct mg_list_query *ret, struct mg_sv *ret_scope, struct mg_err *err) MG_MUSTCHECK;
 /* Writes "next_page" (and "prev_page" when both): cursors behind the last and before the first row, or null. */
 struct mg_page_edge {
     int64_t pos;
@@ -65,22 +66,26 @@ mg_rc mg_res_deleted(struct mg_http_res *res, struct mg_sv id, const char *type)
 mg_rc mg_auth(struct mg_http_req *req, const struct mg_route *route, struct mg_err *err) MG_MUSTCHECK;
 
 /* ---- the streams' hooks: events.c, send.c ---- */
-mg_rc mg_stream_resolve(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv after, struct mg_stream_spec *ret,
-                        struct mg_err *err) MG_MUSTCHECK;
-mg_rc mg_ws_send(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv body, struct mg_sv idempotency_key, struct mg_sv *ret_ids,
-                 struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_stream_resolve(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv after,
+                        struct mg_stream_spec *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_ws_send(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv body, struct mg_sv idempotency_key,
+                 struct mg_sv *ret_ids, struct mg_err *err) MG_MUSTCHECK;
 /* A page of events, and a stream, once the path has been judged. */
-mg_rc mg_events_page(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id, struct mg_err *err) MG_MUSTCHECK;
-mg_rc mg_events_open(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_events_page(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id,
+                     struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_events_open(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id,
+                     struct mg_err *err) MG_MUSTCHECK;
 
 /* ---- openapi.c ---- */
 mg_rc mg_openapi_write(struct mg_buf *out, const struct mg_route *routes);
 
 /* ---- handlers ---- */
-mg_http_handler mg_get_agents, mg_post_agents, mg_get_agent, mg_post_agent, mg_post_agent_archive, mg_get_agent_versions;
-mg_http_handler mg_get_environments, mg_post_environments, mg_get_environment, mg_post_environment, mg_delete_environment,
-    mg_post_environment_archive;
-mg_http_handler mg_get_sessions, mg_post_sessions, mg_get_session, mg_post_session, mg_delete_session, mg_post_session_archive;
+mg_http_handler mg_get_agents, mg_post_agents, mg_get_agent, mg_post_agent, mg_post_agent_archive,
+    mg_get_agent_versions;
+mg_http_handler mg_get_environments, mg_post_environments, mg_get_environment, mg_post_environment,
+    mg_delete_environment, mg_post_environment_archive;
+mg_http_handler mg_get_sessions, mg_post_sessions, mg_get_session, mg_post_session, mg_delete_session,
+    mg_post_session_archive;
 mg_http_handler mg_get_events, mg_post_events, mg_get_event_stream;
 mg_http_handler mg_get_threads, mg_get_thread, mg_post_thread_archive, mg_get_thread_events, mg_get_thread_stream;
 mg_http_handler mg_get_models, mg_get_model;

@@ -27,10 +27,10 @@ struct mg_app {
     struct mg_key_cache *keys;
     struct mg_notify *notify;
     struct mg_http *http;
-    bool default_cloud;             /* MANGO_DEFAULT_ENVIRONMENT=cloud */
-    const char *default_model;      /* for the model list; may be NULL */
+    bool default_cloud;        /* MANGO_DEFAULT_ENVIRONMENT=cloud */
+    const char *default_model; /* for the model list; may be NULL */
     int64_t started_us;
-    struct mg_tickets *tickets;     /* made by mg_api_setup, freed by mg_api_done */
+    struct mg_tickets *tickets; /* made by mg_api_setup, freed by mg_api_done */
 };
 
 /* Fills routes, auth, resolve_stream and ws_send of o (core/api/routes.c). o->app is the struct mg_app, filled but for http. */

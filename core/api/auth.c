@@ -25,12 +25,16 @@ mg_rc mg_auth(struct mg_http_req *req, const struct mg_route *route, struct mg_e
     struct mg_sv secret = credential(req);
     bool ticket = route && (route->flags & MG_ROUTE_WS) && mg_http_query(req, "ticket").ptr;
     if (secret.len == 0 && !ticket)
-        return mg_err_set(err, MG_EAUTH, "no credential: send the API key as `x-api-key: KEY` or `authorization: Bearer KEY`");
-    mg_rc rc = ticket ? by_ticket(req, who, err) : mg_key_cache_lookup(mg_req_app(req)->keys, req->pg, secret, who, err);
+        return mg_err_set(err, MG_EAUTH,
+                          "no credential: send the API key as `x-api-key: KEY` or `authorization: Bearer KEY`");
+    mg_rc rc =
+        ticket ? by_ticket(req, who, err) : mg_key_cache_lookup(mg_req_app(req)->keys, req->pg, secret, who, err);
     if (rc < 0)
         return rc;
     if (who->kind != MG_BY_API_KEY && !(route && (route->flags & MG_ROUTE_ENV_KEY)))
-        return mg_err_set(err, MG_EDENIED, "this endpoint needs an API key of the workspace; an environment key is for its work queue only");
+        return mg_err_set(
+            err, MG_EDENIED,
+            "this endpoint needs an API key of the workspace; an environment key is for its work queue only");
     req->principal = who;
     return MG_OK;
 }

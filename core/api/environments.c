@@ -44,7 +44,8 @@ mg_rc mg_post_environments(struct mg_http_req *req, struct mg_http_res *res, str
     struct mg_environment_row row;
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
-        rc = mg_environments_create(req->pg, req->arena, mg_req_who(req), body, mg_req_app(req)->default_cloud, &row, err);
+        rc = mg_environments_create(req->pg, req->arena, mg_req_who(req), body, mg_req_app(req)->default_cloud, &row,
+                                    err);
     return rc < 0 ? rc : answer(res, &row);
 }
 

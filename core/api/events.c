@@ -6,7 +6,8 @@
 
 static const struct mg_list_kind EVENTS = {.name = "events", .limit = 100, .limit_max = 1000, .ascending = true};
 
-static const char TYPES_HINT[] = "the event types of the API, such as user.message, agent.message, agent.tool_use or session.status_idle";
+static const char TYPES_HINT[] =
+    "the event types of the API, such as user.message, agent.message, agent.tool_use or session.status_idle";
 
 /* ---- pages ---- */
 
@@ -61,7 +62,8 @@ mg_rc mg_get_events(struct mg_http_req *req, struct mg_http_res *res, struct mg_
 /* ---- streams ---- */
 
 /* Never a silent gap: a place that cannot be honoured is an error before the stream begins. */
-static mg_rc find_start(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv after, int64_t head, int64_t *ret, struct mg_err *err)
+static mg_rc find_start(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv after, int64_t head,
+                        int64_t *ret, struct mg_err *err)
 {
     struct mg_id id;
     *ret = head;
@@ -73,13 +75,15 @@ static mg_rc find_start(struct mg_http_req *req, struct mg_sv session_id, struct
     mg_rc rc = mg_id_from(after, &id) ? mg_event_seq_of(req->pg, session_id, after, ret, err) : MG_ENOTFOUND;
     if (rc != MG_ENOTFOUND)
         return rc;
-    return mg_err_set(err, MG_EINVAL,
-                      "after (or Last-Event-ID): '%.*s' is not an event of this session; pass the id of the last event that you have "
-                      "seen, \"start\" for the whole history, or nothing for new events only",
-                      (int)(after.len < MG_ID_MAX ? after.len : MG_ID_MAX), after.ptr);
+    return mg_err_set(
+        err, MG_EINVAL,
+        "after (or Last-Event-ID): '%.*s' is not an event of this session; pass the id of the last event that you have "
+        "seen, \"start\" for the whole history, or nothing for new events only",
+        (int)(after.len < MG_ID_MAX ? after.len : MG_ID_MAX), after.ptr);
 }
 
-mg_rc mg_stream_resolve(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv after, struct mg_stream_spec *ret, struct mg_err *err)
+mg_rc mg_stream_resolve(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv after,
+                        struct mg_stream_spec *ret, struct mg_err *err)
 {
     int64_t head = 0;
     mg_rc rc = mg_session_last_seq(req->pg, session_id, mg_req_workspace(req), &head, err);

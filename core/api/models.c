@@ -72,7 +72,8 @@ mg_rc mg_get_model(struct mg_http_req *req, struct mg_http_res *res, struct mg_e
 {
     const char *id = model_id(req);
     if (!id || !mg_sv_eqz(req->param[0], id))
-        return mg_err_set(err, MG_ENOTFOUND, "model '%.*s' is not in this server's list", MG_SV_ARG(req->param[0]));
+        return mg_err_set(err, MG_ENOTFOUND, "model '%.*s' is not in this server's list",
+                          MG_SV_ARG(mg_shown_id(req->param[0])));
     struct mg_jw w = mg_jw_to(&res->body);
     render_model(&w, req, id);
     return MG_OK;

@@ -1,4 +1,5 @@
-/* /openapi.json: made from the route table, with a line of documentation for each route and the schemas of openapi-schemas.c. */
+/* /openapi.json: made from the route table, with a line of documentation for each route and the schemas of
+ * openapi-schemas.c. */
 #include "api/api.h"
 #include "api/openapi-schemas.h"
 
@@ -20,26 +21,37 @@ static const struct doc {
     {MG_GET, "/v1/environments", "listEnvironments", "Lists environments, newest first.", NULL, "EnvironmentPage"},
     {MG_POST, "/v1/environments", "createEnvironment", "Creates an environment.", "EnvironmentCreate", "Environment"},
     {MG_GET, "/v1/environments/{}", "getEnvironment", "One environment.", NULL, "Environment"},
-    {MG_POST, "/v1/environments/{}", "updateEnvironment", "Changes an environment; its config type stays.", "EnvironmentUpdate", "Environment"},
-    {MG_DELETE, "/v1/environments/{}", "deleteEnvironment", "Deletes an environment that no session uses.", NULL, "Deleted"},
-    {MG_POST, "/v1/environments/{}/archive", "archiveEnvironment", "Refuses new sessions from now on.", NULL, "Environment"},
+    {MG_POST, "/v1/environments/{}", "updateEnvironment", "Changes an environment; its config type stays.",
+     "EnvironmentUpdate", "Environment"},
+    {MG_DELETE, "/v1/environments/{}", "deleteEnvironment", "Deletes an environment that no session uses.", NULL,
+     "Deleted"},
+    {MG_POST, "/v1/environments/{}/archive", "archiveEnvironment", "Refuses new sessions from now on.", NULL,
+     "Environment"},
     {MG_GET, "/v1/sessions", "listSessions", "Lists sessions, newest first.", NULL, "SessionPage"},
-    {MG_POST, "/v1/sessions", "createSession", "Creates a session from an agent and an environment.", "SessionCreate", "Session"},
+    {MG_POST, "/v1/sessions", "createSession", "Creates a session from an agent and an environment.", "SessionCreate",
+     "Session"},
     {MG_GET, "/v1/sessions/{}", "getSession", "One session.", NULL, "Session"},
-    {MG_POST, "/v1/sessions/{}", "updateSession", "Changes title, metadata, or the tools of an idle session.", "SessionUpdate", "Session"},
+    {MG_POST, "/v1/sessions/{}", "updateSession", "Changes title, metadata, or the tools of an idle session.",
+     "SessionUpdate", "Session"},
     {MG_DELETE, "/v1/sessions/{}", "deleteSession", "Deletes a session that does not run.", NULL, "Deleted"},
-    {MG_POST, "/v1/sessions/{}/archive", "archiveSession", "Ends a session that does not run; it stays readable.", NULL, "Session"},
-    {MG_GET, "/v1/sessions/{}/events", "listEvents", "The session's events in the order of their receipt.", NULL, "EventPage"},
-    {MG_POST, "/v1/sessions/{}/events", "sendEvents", "Sends events; all are accepted or none.", "EventSend", "EventList"},
-    {MG_GET, "/v1/sessions/{}/events/stream", "streamEvents", "Server-sent events; Last-Event-ID or after resumes.", NULL, NULL},
+    {MG_POST, "/v1/sessions/{}/archive", "archiveSession", "Ends a session that does not run; it stays readable.", NULL,
+     "Session"},
+    {MG_GET, "/v1/sessions/{}/events", "listEvents", "The session's events in the order of their receipt.", NULL,
+     "EventPage"},
+    {MG_POST, "/v1/sessions/{}/events", "sendEvents", "Sends events; all are accepted or none.", "EventSend",
+     "EventList"},
+    {MG_GET, "/v1/sessions/{}/events/stream", "streamEvents", "Server-sent events; Last-Event-ID or after resumes.",
+     NULL, NULL},
     {MG_GET, "/v1/sessions/{}/events/ws", "socketEvents", "One session over a WebSocket.", NULL, NULL},
     {MG_GET, "/v1/stream", "socket", "Many sessions over one WebSocket (mango.v1).", NULL, NULL},
-    {MG_POST, "/v1/stream/tickets", "createStreamTicket", "A single-use ticket for a WebSocket upgrade.", NULL, "StreamTicket"},
+    {MG_POST, "/v1/stream/tickets", "createStreamTicket", "A single-use ticket for a WebSocket upgrade.", NULL,
+     "StreamTicket"},
     {MG_GET, "/v1/sessions/{}/threads", "listThreads", "The session's threads.", NULL, "ThreadPage"},
     {MG_GET, "/v1/sessions/{}/threads/{}", "getThread", "One thread.", NULL, "Thread"},
     {MG_POST, "/v1/sessions/{}/threads/{}/archive", "archiveThread", "Ends a child thread.", NULL, "Thread"},
     {MG_GET, "/v1/sessions/{}/threads/{}/events", "listThreadEvents", "The thread's events.", NULL, "EventPage"},
-    {MG_GET, "/v1/sessions/{}/threads/{}/stream", "streamThreadEvents", "Server-sent events of one thread.", NULL, NULL},
+    {MG_GET, "/v1/sessions/{}/threads/{}/stream", "streamThreadEvents", "Server-sent events of one thread.", NULL,
+     NULL},
     {MG_GET, "/v1/models", "listModels", "The models that this server knows of.", NULL, "ModelPage"},
     {MG_GET, "/v1/models/{}", "getModel", "One model.", NULL, "Model"},
 };
@@ -62,7 +74,8 @@ static const char *method_name(enum mg_http_method m)
 static const struct {
     const char *segment, *name;
 } PARAMS[] = {
-    {"agents", "agent_id"}, {"environments", "environment_id"}, {"sessions", "session_id"}, {"threads", "thread_id"}, {"models", "model_id"},
+    {"agents", "agent_id"}, {"environments", "environment_id"}, {"sessions", "session_id"}, {"threads", "thread_id"},
+    {"models", "model_id"},
 };
 enum { N_PARAMS = sizeof(PARAMS) / sizeof(PARAMS[0]), PATH_PARAMS_MAX = 4 };
 
@@ -105,13 +118,15 @@ static void write_parameter(struct mg_jw *w, const char *name, const char *in, b
     mg_jw_kstrz(w, "name", name);
     mg_jw_kstrz(w, "in", in);
     mg_jw_kbool(w, "required", strcmp(in, "path") == 0);
-    mg_jw_kraw(w, "schema", array ? MG_SV("{\"type\":\"array\",\"items\":{\"type\":\"string\"}}") : MG_SV("{\"type\":\"string\"}"));
+    mg_jw_kraw(w, "schema",
+               array ? MG_SV("{\"type\":\"array\",\"items\":{\"type\":\"string\"}}") : MG_SV("{\"type\":\"string\"}"));
     mg_jw_obj_end(w);
 }
 
 static bool is_list(const char *name)
 {
-    return strcmp(name, "types") == 0 || strcmp(name, "statuses") == 0 || strcmp(name, "event_deltas") == 0 || strcmp(name, "lifecycle") == 0;
+    return strcmp(name, "types") == 0 || strcmp(name, "statuses") == 0 || strcmp(name, "event_deltas") == 0 ||
+           strcmp(name, "lifecycle") == 0;
 }
 
 static void write_parameters(struct mg_jw *w, const struct mg_route *r, const struct path *p)
@@ -210,8 +225,11 @@ mg_rc mg_openapi_write(struct mg_buf *out, const struct mg_route *routes)
     struct mg_jw w = mg_jw_to(out);
     mg_jw_obj(&w);
     mg_jw_kstrz(&w, "openapi", "3.1.0");
-    mg_jw_kraw(&w, "info", MG_SV("{\"title\":\"Mango\",\"version\":\"" MANGO_VERSION "\",\"description\":\"Control plane for long-running AI "
-                                  "agents. The shapes are those of the Claude Managed Agents API.\",\"license\":{\"name\":\"See LICENSE\"}}"));
+    mg_jw_kraw(&w, "info",
+               MG_SV("{\"title\":\"Mango\",\"version\":\"" MANGO_VERSION
+                     "\",\"description\":\"Control plane for long-running AI "
+                     "agents. The shapes are those of the Claude Managed Agents API.\",\"license\":{\"name\":\"See "
+                     "LICENSE\"}}"));
     mg_jw_kraw(&w, "security", MG_SV("[{\"bearer\":[]},{\"apiKey\":[]}]"));
     mg_jw_key(&w, "paths");
     mg_jw_obj(&w);
@@ -221,8 +239,9 @@ mg_rc mg_openapi_write(struct mg_buf *out, const struct mg_route *routes)
     mg_jw_obj_end(&w);
     mg_jw_key(&w, "components");
     mg_jw_obj(&w);
-    mg_jw_kraw(&w, "securitySchemes", MG_SV("{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\"},"
-                                            "\"apiKey\":{\"type\":\"apiKey\",\"in\":\"header\",\"name\":\"x-api-key\"}}"));
+    mg_jw_kraw(&w, "securitySchemes",
+               MG_SV("{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\"},"
+                     "\"apiKey\":{\"type\":\"apiKey\",\"in\":\"header\",\"name\":\"x-api-key\"}}"));
     mg_jw_kraw(&w, "schemas", mg_sv_of(mg_openapi_schemas));
     mg_jw_obj_end(&w);
     mg_jw_obj_end(&w);

@@ -26,7 +26,8 @@ mg_rc mg_param_bool(const struct mg_http_req *req, const char *name, bool *ret, 
     return MG_OK;
 }
 
-mg_rc mg_param_int(const struct mg_http_req *req, const char *name, int64_t min, int64_t max, int64_t *ret, struct mg_err *err)
+mg_rc mg_param_int(const struct mg_http_req *req, const char *name, int64_t min, int64_t max, int64_t *ret,
+                   struct mg_err *err)
 {
     struct mg_sv v = {NULL, 0};
     mg_rc rc = mg_param_one(req, name, &v, err);
@@ -48,8 +49,8 @@ mg_rc mg_param_id(const struct mg_http_req *req, const char *name, struct mg_sv 
     return MG_OK;
 }
 
-mg_rc mg_param_words(const struct mg_http_req *req, const char *name, bool (*ok)(struct mg_sv word), const char *valid, struct mg_sv **ret,
-                     int *ret_n, struct mg_err *err)
+mg_rc mg_param_words(const struct mg_http_req *req, const char *name, bool (*ok)(struct mg_sv word), const char *valid,
+                     struct mg_sv **ret, int *ret_n, struct mg_err *err)
 {
     struct mg_sv given[MG_PARAM_VALUES_MAX], *words = mg_arena_alloc(req->arena, sizeof(*words) * MG_PARAM_VALUES_MAX);
     int n = mg_http_query_all(req, name, given, MG_PARAM_VALUES_MAX), k = 0;
@@ -59,8 +60,8 @@ mg_rc mg_param_words(const struct mg_http_req *req, const char *name, bool (*ok)
         do {
             struct mg_sv word = mg_sv_split(&rest, ',');
             if (!ok(word))
-                return mg_err_set(err, MG_EINVAL, "%s: '%.*s' is not valid; valid are %s", name, (int)(word.len < 80 ? word.len : 80),
-                                  word.ptr, valid);
+                return mg_err_set(err, MG_EINVAL, "%s: '%.*s' is not valid; valid are %s", name,
+                                  (int)(word.len < 80 ? word.len : 80), word.ptr, valid);
             many = k == MG_PARAM_VALUES_MAX;
             if (!many)
                 words[k++] = word;
@@ -109,8 +110,8 @@ static mg_rc param_times(const struct mg_http_req *req, struct mg_list_query *q,
     return rc;
 }
 
-mg_rc mg_param_list(const struct mg_http_req *req, const struct mg_list_kind *kind, struct mg_sv filters, struct mg_list_query *ret,
-                    struct mg_sv *ret_scope, struct mg_err *err)
+mg_rc mg_param_list(const struct mg_http_req *req, const struct mg_list_kind *kind, struct mg_sv filters,
+                    struct mg_list_query *ret, struct mg_sv *ret_scope, struct mg_err *err)
 {
     struct mg_list_query q = {.workspace = mg_req_workspace(req), .ascending = kind->ascending};
     struct mg_sv limit, page;
@@ -127,15 +128,16 @@ mg_rc mg_param_list(const struct mg_http_req *req, const struct mg_list_kind *ki
         rc = mg_param_one(req, "page", &page, err);
     if (rc < 0)
         return rc;
-    *ret_scope = mg_arena_printf(req->arena, "%s|%.*s|%d|%d|%" PRId64 "|%" PRId64 "|%" PRId64 "|%" PRId64 "|%.*s", kind->name,
-                                 MG_SV_ARG(q.workspace), q.ascending, q.include_archived, q.gt_us, q.gte_us, q.lt_us, q.lte_us,
-                                 MG_SV_ARG(filters));
+    *ret_scope = mg_arena_printf(req->arena, "%s|%.*s|%d|%d|%" PRId64 "|%" PRId64 "|%" PRId64 "|%" PRId64 "|%.*s",
+                                 kind->name, MG_SV_ARG(q.workspace), q.ascending, q.include_archived, q.gt_us, q.gte_us,
+                                 q.lt_us, q.lte_us, MG_SV_ARG(filters));
     rc = mg_cursor_parse(req->arena, *ret_scope, page, &q.cursor, err);
     *ret = q;
     return rc;
 }
 
-static void page_edge(struct mg_jw *w, struct mg_arena *a, const char *key, struct mg_sv scope, bool more, bool back, struct mg_page_edge e)
+static void page_edge(struct mg_jw *w, struct mg_arena *a, const char *key, struct mg_sv scope, bool more, bool back,
+                      struct mg_page_edge e)
 {
     const struct mg_cursor c = {.back = back, .pos = e.pos, .id = e.id};
     if (more)

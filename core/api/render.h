@@ -11,6 +11,7 @@ void mg_render_agent(struct mg_jw *w, const struct mg_agent_row *x);
 void mg_render_environment(struct mg_jw *w, const struct mg_environment_row *x);
 void mg_render_session(struct mg_jw *w, struct mg_arena *a, const struct mg_session_row *x);
 /* The primary thread of a session. */
-mg_rc mg_render_thread(struct mg_jw *w, struct mg_arena *a, const struct mg_session_row *x, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_render_thread(struct mg_jw *w, struct mg_arena *a, const struct mg_session_row *x,
+                       struct mg_err *err) MG_MUSTCHECK;
 
 #endif

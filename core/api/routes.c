@@ -5,13 +5,26 @@
 
 /* ---- allowed query parameters ---- */
 
-static const char *const LIST_AGENTS[] = {"limit", "page", "created_at[gte]", "created_at[lte]", "include_archived", NULL};
+static const char *const LIST_AGENTS[] = {"limit", "page", "created_at[gte]", "created_at[lte]", "include_archived",
+                                          NULL};
 static const char *const ONE_AGENT[] = {"version", NULL};
 static const char *const LIST[] = {"limit", "page", NULL};
 static const char *const LIST_ARCHIVED[] = {"limit", "page", "include_archived", NULL};
 static const char *const LIST_SESSIONS[] = {
-    "limit",          "page",           "order",           "agent_id",         "agent_version",   "statuses",        "deployment_id",
-    "memory_store_id", "include_archived", "created_at[gt]", "created_at[gte]", "created_at[lt]", "created_at[lte]", NULL,
+    "limit",
+    "page",
+    "order",
+    "agent_id",
+    "agent_version",
+    "statuses",
+    "deployment_id",
+    "memory_store_id",
+    "include_archived",
+    "created_at[gt]",
+    "created_at[gte]",
+    "created_at[lt]",
+    "created_at[lte]",
+    NULL,
 };
 static const char *const LIST_EVENTS[] = {
     "limit", "page", "order", "types", "created_at[gt]", "created_at[gte]", "created_at[lt]", "created_at[lte]", NULL,
@@ -23,25 +36,53 @@ static const char *const SOCKETS[] = {"ticket", NULL};
 static const char *const LIST_MODELS[] = {"limit", "before_id", "after_id", "lifecycle", NULL};
 /* What clients may ask of the parts that are not built: the answer is that, not a word about their parameters. */
 static const char *const ABSENT_QUERY[] = {
-    "limit",           "page",        "before_id",  "after_id",         "ids",       "scope_id",         "source",
-    "include_archived", "agent_id",   "status",     "deployment_id",    "has_error", "trigger_type",     "view",
-    "path_prefix",     "depth",       "memory_id",  "session_id",       "operation", "block_ms",         "reclaim_older_than_ms",
-    "created_at[gt]",  "created_at[gte]", "created_at[lt]", "created_at[lte]", "expected_last_heartbeat", "desired_ttl_seconds", NULL,
+    "limit",
+    "page",
+    "before_id",
+    "after_id",
+    "ids",
+    "scope_id",
+    "source",
+    "include_archived",
+    "agent_id",
+    "status",
+    "deployment_id",
+    "has_error",
+    "trigger_type",
+    "view",
+    "path_prefix",
+    "depth",
+    "memory_id",
+    "session_id",
+    "operation",
+    "block_ms",
+    "reclaim_older_than_ms",
+    "created_at[gt]",
+    "created_at[gte]",
+    "created_at[lt]",
+    "created_at[lte]",
+    "expected_last_heartbeat",
+    "desired_ttl_seconds",
+    NULL,
 };
 
 enum { SMALL_BODY = 64 * 1024 /* bytes: actions that take nothing */ };
 
 /* Parts of the contract that come later: the collection and one item of it. */
-#define ABSENT(path)                                                                                                   \
-    {MG_GET, path, mg_get_absent, .query = ABSENT_QUERY}, {MG_POST, path, mg_get_absent, .flags = MG_ROUTE_ANY_TYPE, .query = ABSENT_QUERY}, \
-        {MG_GET, path "/{}", mg_get_absent, .query = ABSENT_QUERY},                                                    \
-        {MG_POST, path "/{}", mg_get_absent, .flags = MG_ROUTE_ANY_TYPE, .query = ABSENT_QUERY},                                \
-        {MG_DELETE, path "/{}", mg_get_absent, .query = ABSENT_QUERY}
+#define ABSENT(path)                                                                             \
+    {MG_GET, path, mg_get_absent, .query = ABSENT_QUERY},                                        \
+        {MG_POST, path, mg_get_absent, .flags = MG_ROUTE_ANY_TYPE, .query = ABSENT_QUERY},       \
+        {MG_GET, path "/{}", mg_get_absent, .query = ABSENT_QUERY},                              \
+        {MG_POST, path "/{}", mg_get_absent, .flags = MG_ROUTE_ANY_TYPE, .query = ABSENT_QUERY}, \
+    {                                                                                            \
+        MG_DELETE, path "/{}", mg_get_absent, .query = ABSENT_QUERY                              \
+    }
 
 const struct mg_route mg_routes[] = {
     {MG_GET, "/healthz", mg_get_health, .flags = MG_ROUTE_PUBLIC | MG_ROUTE_INLINE},
     {MG_GET, "/readyz", mg_get_ready, .flags = MG_ROUTE_PUBLIC},
-    {MG_GET, "/metrics", mg_get_metrics, .flags = MG_ROUTE_PUBLIC}, /* public only where metrics_public says so: the handler asks */
+    {MG_GET, "/metrics", mg_get_metrics,
+     .flags = MG_ROUTE_PUBLIC}, /* public only where metrics_public says so: the handler asks */
     {MG_GET, "/openapi.json", mg_get_openapi, .flags = MG_ROUTE_PUBLIC},
 
     {MG_GET, "/v1/agents", mg_get_agents, .query = LIST_AGENTS},

@@ -22,7 +22,8 @@ static bool is_status(struct mg_sv s)
     return mg_word_index(STATUSES, s) >= 0;
 }
 
-static mg_rc parse_filter(struct mg_http_req *req, struct mg_session_filter *f, struct mg_sv *ret_text, struct mg_err *err)
+static mg_rc parse_filter(struct mg_http_req *req, struct mg_session_filter *f, struct mg_sv *ret_text,
+                          struct mg_err *err)
 {
     struct mg_sv *statuses = NULL;
     *f = (struct mg_session_filter){.agent_version = 0};
@@ -34,7 +35,8 @@ static mg_rc parse_filter(struct mg_http_req *req, struct mg_session_filter *f, 
     if (rc >= 0)
         rc = mg_param_id(req, "memory_store_id", &f->memory_store_id, err);
     if (rc >= 0)
-        rc = mg_param_words(req, "statuses", is_status, "idle, running, rescheduling, terminated", &statuses, &f->n_statuses, err);
+        rc = mg_param_words(req, "statuses", is_status, "idle, running, rescheduling, terminated", &statuses,
+                            &f->n_statuses, err);
     if (rc < 0)
         return rc;
     if (f->agent_version && !f->agent_id.ptr)
@@ -107,7 +109,8 @@ mg_rc mg_post_session(struct mg_http_req *req, struct mg_http_res *res, struct m
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
-        rc = mg_sessions_update(mg_req_app(req)->engine, req->pg, req->arena, mg_req_who(req), req->param[0], body, &r, &row, err);
+        rc = mg_sessions_update(mg_req_app(req)->engine, req->pg, req->arena, mg_req_who(req), req->param[0], body, &r,
+                                &row, err);
     return rc < 0 ? rc : answer(req, res, &row);
 }
 
@@ -125,6 +128,7 @@ mg_rc mg_post_session_archive(struct mg_http_req *req, struct mg_http_res *res, 
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_req_no_body(req, err);
     if (rc >= 0)
-        rc = mg_sessions_archive(mg_req_app(req)->engine, req->pg, req->arena, mg_req_who(req), req->param[0], &r, &row, err);
+        rc = mg_sessions_archive(mg_req_app(req)->engine, req->pg, req->arena, mg_req_who(req), req->param[0], &r, &row,
+                                 err);
     return rc < 0 ? rc : answer(req, res, &row);
 }

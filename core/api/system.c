@@ -65,11 +65,14 @@ static int open_descriptors(void)
 
 static void process_metrics(struct mg_buf *out, const struct mg_app *app)
 {
-    (void)mg_buf_printf(out, "# HELP mango_build_info The version that runs.\n# TYPE mango_build_info gauge\nmango_build_info{version=\"%s\"} 1\n",
+    (void)mg_buf_printf(out,
+                        "# HELP mango_build_info The version that runs.\n# TYPE mango_build_info "
+                        "gauge\nmango_build_info{version=\"%s\"} 1\n",
                         MANGO_VERSION);
     metric(out, "process_resident_memory_bytes", "gauge", "Memory of the process in bytes.", (double)resident_bytes());
     metric(out, "process_open_fds", "gauge", "Open file descriptors.", open_descriptors());
-    metric(out, "process_start_time_seconds", "gauge", "Start of the process since 1970.", (double)app->started_us / 1e6);
+    metric(out, "process_start_time_seconds", "gauge", "Start of the process since 1970.",
+           (double)app->started_us / 1e6);
 }
 
 static void notify_metrics(struct mg_buf *out, struct mg_notify *notify)
@@ -79,7 +82,8 @@ static void notify_metrics(struct mg_buf *out, struct mg_notify *notify)
     metric(out, "mango_wakeups_sent_total", "counter", "Wake-ups handed to NOTIFY.", (double)s.sent);
     metric(out, "mango_wakeups_received_total", "counter", "Wake-ups from other nodes.", (double)s.received);
     metric(out, "mango_wakeup_repairs_total", "counter", "Times that wake-ups may have been lost.", (double)s.repairs);
-    metric(out, "mango_notify_reconnects_total", "counter", "Connections of the listener after the first.", (double)s.reconnects);
+    metric(out, "mango_notify_reconnects_total", "counter", "Connections of the listener after the first.",
+           (double)s.reconnects);
     metric(out, "mango_notification_queue_usage", "gauge", "pg_notification_queue_usage(), 0 to 1.", s.queue_usage);
     metric(out, "mango_notify_connected", "gauge", "1 while the listener is connected.", s.connected);
 }
@@ -117,5 +121,6 @@ mg_rc mg_get_absent(struct mg_http_req *req, struct mg_http_res *res, struct mg_
     struct mg_sv what = req->seg[1];
     if (req->n_seg > 3 && (mg_sv_eqz(req->seg[1], "environments") || mg_sv_eqz(req->seg[1], "sessions")))
         what = mg_arena_printf(req->arena, "%.*s/.../%.*s", MG_SV_ARG(req->seg[1]), MG_SV_ARG(req->seg[3]));
-    return mg_err_set(err, MG_ENOTFOUND, "/v1/%.*s is not part of this build; see /openapi.json for what is", MG_SV_ARG(what));
+    return mg_err_set(err, MG_ENOTFOUND, "/v1/%.*s is not part of this build; see /openapi.json for what is",
+                      MG_SV_ARG(what));
 }

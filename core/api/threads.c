@@ -13,7 +13,8 @@ static bool is_status(struct mg_sv s)
 
 static mg_rc no_thread(const struct mg_http_req *req, struct mg_err *err)
 {
-    return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' has no thread '%.*s'", MG_SV_ARG(req->param[0]), MG_SV_ARG(req->param[1]));
+    return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' has no thread '%.*s'", MG_SV_ARG(mg_shown_id(req->param[0])),
+                      MG_SV_ARG(mg_shown_id(req->param[1])));
 }
 
 static bool is_primary(const struct mg_http_req *req)
@@ -29,7 +30,8 @@ mg_rc mg_get_threads(struct mg_http_req *req, struct mg_http_res *res, struct mg
     struct mg_sv scope, *statuses;
     int n;
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_param_words(req, "statuses", is_status, "idle, running, rescheduling, terminated", &statuses, &n, err);
+    mg_rc rc =
+        mg_param_words(req, "statuses", is_status, "idle, running, rescheduling, terminated", &statuses, &n, err);
     if (rc >= 0)
         rc = mg_param_list(req, &THREADS, req->param[0], &q, &scope, err);
     if (rc >= 0)

@@ -16,7 +16,8 @@ struct entry {
 
 struct mg_tickets {
     pthread_mutex_t lock;
-    struct mg_map *map; /* SHA-256 of the ticket in hex -> struct entry; guarded by lock. By digest: a lookup tells nothing by its time. */
+    struct mg_map *
+        map; /* SHA-256 of a ticket in hex -> struct entry; guarded by lock. A lookup tells nothing by its time. */
 };
 
 struct mg_tickets *mg_tickets_new(void)
@@ -67,7 +68,8 @@ static void drop_old(struct mg_tickets *t)
     t->map = s.map;
 }
 
-mg_rc mg_tickets_issue(struct mg_tickets *t, const struct mg_principal *who, char ret[MG_TICKET_TEXT], struct mg_err *err)
+mg_rc mg_tickets_issue(struct mg_tickets *t, const struct mg_principal *who, char ret[MG_TICKET_TEXT],
+                       struct mg_err *err)
 {
     uint8_t random[20];
     char hex[2 * sizeof(random) + 1], digest[MG_SHA256_HEX];
@@ -87,7 +89,8 @@ mg_rc mg_tickets_issue(struct mg_tickets *t, const struct mg_principal *who, cha
     if (!full)
         return MG_OK;
     free(e);
-    mg_rc rc = mg_err_set(err, MG_ERATE, "%d tickets wait to be used; try again in %d seconds", MG_TICKETS_MAX, MG_TICKET_S);
+    mg_rc rc =
+        mg_err_set(err, MG_ERATE, "%d tickets wait to be used; try again in %d seconds", MG_TICKETS_MAX, MG_TICKET_S);
     if (err)
         err->retry_after_s = MG_TICKET_S;
     return rc;
@@ -101,7 +104,9 @@ mg_rc mg_tickets_take(struct mg_tickets *t, struct mg_sv text, struct mg_princip
     mg_autofree struct entry *e = mg_map_del(t->map, mg_sv_of(digest));
     pthread_mutex_unlock(&t->lock);
     if (!e || e->until_ns <= mg_now_ns())
-        return mg_err_set(err, MG_EAUTH, "ticket: unknown, used or older than %d seconds; get another one by POST /v1/stream/tickets", MG_TICKET_S);
+        return mg_err_set(err, MG_EAUTH,
+                          "ticket: unknown, used or older than %d seconds; get another one by POST /v1/stream/tickets",
+                          MG_TICKET_S);
     *ret = e->who;
     return MG_OK;
 }

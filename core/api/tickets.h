@@ -16,8 +16,10 @@ enum {
 struct mg_tickets;
 struct mg_tickets *mg_tickets_new(void);
 void mg_tickets_free(struct mg_tickets *t); /* NULL is fine */
-mg_rc mg_tickets_issue(struct mg_tickets *t, const struct mg_principal *who, char ret[MG_TICKET_TEXT], struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_tickets_issue(struct mg_tickets *t, const struct mg_principal *who, char ret[MG_TICKET_TEXT],
+                       struct mg_err *err) MG_MUSTCHECK;
 /* Uses it up. MG_EAUTH: unknown, used or too old. */
-mg_rc mg_tickets_take(struct mg_tickets *t, struct mg_sv text, struct mg_principal *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_tickets_take(struct mg_tickets *t, struct mg_sv text, struct mg_principal *ret,
+                      struct mg_err *err) MG_MUSTCHECK;
 
 #endif

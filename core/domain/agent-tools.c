@@ -11,7 +11,8 @@ const char MG_NO_SKILLS[] = "skills are not part of this build, so no skill id c
 enum { RESOLVED_MAX = 32 * 1024 * 1024 /* bytes: a body's own limit; resolving adds little */ };
 
 /* The built-ins of agent_toolset_20260401. The web tools would run in this server, which has none yet. */
-static const char *const BUILTINS[] = {"bash", "read", "write", "edit", "glob", "grep", "web_fetch", "web_search", NULL};
+static const char *const BUILTINS[] = {"bash", "read",      "write",      "edit", "glob",
+                                       "grep", "web_fetch", "web_search", NULL};
 enum { N_BUILTINS = 8, FIRST_WEB_TOOL = 6 };
 
 static const char *const POLICIES[] = {"always_allow", "always_ask", "auto", NULL};
@@ -32,13 +33,14 @@ static mg_rc parse_policy(struct mg_arena *a, const struct mg_json *v, const cha
     if (rc >= 0)
         rc = mg_check_object(a, v, place, RULES, m, err);
     if (rc >= 0 && *ret == AUTO)
-        return mg_err_set(err, MG_EINVAL, "%s.type: auto is not part of this build; use always_ask or always_allow", place);
+        return mg_err_set(err, MG_EINVAL, "%s.type: auto is not part of this build; use always_ask or always_allow",
+                          place);
     return rc;
 }
 
 /* enabled and permission_policy of a default_config or of a config; absent ones keep what *s holds. */
-static mg_rc apply_setting(struct mg_arena *a, const struct mg_json *enabled, const struct mg_json *policy, const char *place,
-                           struct setting *s, struct mg_err *err)
+static mg_rc apply_setting(struct mg_arena *a, const struct mg_json *enabled, const struct mg_json *policy,
+                           const char *place, struct setting *s, struct mg_err *err)
 {
     char p[MG_PATH_MAX];
     if (mg_given(enabled))
@@ -48,7 +50,8 @@ static mg_rc apply_setting(struct mg_arena *a, const struct mg_json *enabled, co
     return parse_policy(a, policy, mg_place(p, place, "permission_policy"), &s->policy, err);
 }
 
-static mg_rc parse_default(struct mg_arena *a, const struct mg_json *v, const char *place, struct setting *s, struct mg_err *err)
+static mg_rc parse_default(struct mg_arena *a, const struct mg_json *v, const char *place, struct setting *s,
+                           struct mg_err *err)
 {
     static const struct mg_field_rule RULES[] = {
         {.name = "enabled", .type = MG_FT_BOOL, .flags = MG_FF_NULL},
@@ -77,8 +80,8 @@ struct tools_state {
     struct mg_arena *a;
     struct mg_jw *w;
     struct mg_err *err;
-    bool toolset;                                /* the built-in one has been seen */
-    struct mg_sv names[MG_AGENT_TOOLS_MAX + 1];  /* of custom tools */
+    bool toolset;                                       /* the built-in one has been seen */
+    struct mg_sv names[MG_AGENT_TOOLS_MAX + 1];         /* of custom tools */
     struct mg_sv servers[MG_AGENT_MCP_SERVERS_MAX + 1]; /* of MCP toolsets */
     int n_names, n_servers, n_tools;
 };
@@ -124,8 +127,8 @@ static const struct mg_field_rule MCP_CONFIG_RULES[] = {
 };
 
 /* One entry of configs, checked and written with what it inherits. */
-static mg_rc resolve_config(struct tools_state *s, const struct mg_json *v, const char *place, bool builtin, struct setting inherit,
-                            struct mg_sv *ret_name)
+static mg_rc resolve_config(struct tools_state *s, const struct mg_json *v, const char *place, bool builtin,
+                            struct setting inherit, struct mg_sv *ret_name)
 {
     const struct mg_json *m[MG_FIELDS_MAX];
     mg_rc rc = mg_check_object(s->a, v, place, builtin ? CONFIG_RULES : MCP_CONFIG_RULES, m, s->err);
@@ -137,7 +140,8 @@ static mg_rc resolve_config(struct tools_state *s, const struct mg_json *v, cons
     if (builtin && mg_given(m[3]) && !mg_sv_eq(mg_json_str(s->a, m[3]), *ret_name))
         return mg_err_set(s->err, MG_EINVAL, "%s.type: must be equal to name when it is given", place);
     if (builtin && mg_word_index(BUILTINS, *ret_name) >= FIRST_WEB_TOOL && inherit.enabled)
-        return mg_err_set(s->err, MG_EINVAL, "%s: %.*s is not part of this build; set enabled to false or leave the entry out", place,
+        return mg_err_set(s->err, MG_EINVAL,
+                          "%s: %.*s is not part of this build; set enabled to false or leave the entry out", place,
                           MG_SV_ARG(*ret_name));
     mg_jw_obj(s->w);
     if (builtin)
@@ -224,7 +228,8 @@ static mg_rc resolve_mcp_toolset(struct tools_state *s, const struct mg_json *v,
     if (seen(s->servers, s->n_servers, name))
         return mg_err_set(s->err, MG_EINVAL, "%s.mcp_server_name: this server has a toolset already", place);
     if (s->n_servers == MG_AGENT_MCP_SERVERS_MAX)
-        return mg_err_set(s->err, MG_EINVAL, "%s: at most %d MCP toolsets are allowed", place, MG_AGENT_MCP_SERVERS_MAX);
+        return mg_err_set(s->err, MG_EINVAL, "%s: at most %d MCP toolsets are allowed", place,
+                          MG_AGENT_MCP_SERVERS_MAX);
     s->servers[s->n_servers++] = name;
     mg_jw_obj(s->w);
     mg_jw_kstrz(s->w, "type", "mcp_toolset");
@@ -267,7 +272,11 @@ static mg_rc resolve_custom(struct tools_state *s, const struct mg_json *v, cons
     static const struct mg_field_rule RULES[] = {
         {.name = "type", .type = MG_FT_STRING},
         {.name = "name", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED, .min = 1, .max = MG_TOOL_NAME_MAX},
-        {.name = "description", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED | MG_FF_TEXT, .min = 1, .max = MG_TOOL_DESCRIPTION_MAX},
+        {.name = "description",
+         .type = MG_FT_STRING,
+         .flags = MG_FF_REQUIRED | MG_FF_TEXT,
+         .min = 1,
+         .max = MG_TOOL_DESCRIPTION_MAX},
         {.name = "input_schema", .type = MG_FT_OBJECT, .flags = MG_FF_REQUIRED},
         {.name = NULL},
     };
@@ -312,21 +321,24 @@ static mg_rc check_names(const struct tools_state *s, const char *place)
 {
     for (int i = 0; s->toolset && i < s->n_names; i++)
         if (mg_word_index(BUILTINS, s->names[i]) >= 0)
-            return mg_err_set(s->err, MG_EINVAL, "%s: a custom tool may not be named %.*s beside agent_toolset_20260401", place,
+            return mg_err_set(s->err, MG_EINVAL,
+                              "%s: a custom tool may not be named %.*s beside agent_toolset_20260401", place,
                               MG_SV_ARG(s->names[i]));
     if (s->n_tools > MG_AGENT_TOOLS_MAX)
-        return mg_err_set(s->err, MG_EINVAL, "%s: at most %d tools over all toolsets are allowed, got %d", place, MG_AGENT_TOOLS_MAX,
-                          s->n_tools);
+        return mg_err_set(s->err, MG_EINVAL, "%s: at most %d tools over all toolsets are allowed, got %d", place,
+                          MG_AGENT_TOOLS_MAX, s->n_tools);
     return MG_OK;
 }
 
-mg_rc mg_tools_resolve(struct mg_arena *a, const struct mg_json *tools, const char *place, struct mg_sv *ret, struct mg_err *err)
+mg_rc mg_tools_resolve(struct mg_arena *a, const struct mg_json *tools, const char *place, struct mg_sv *ret,
+                       struct mg_err *err)
 {
     *ret = MG_SV("[]");
     if (!mg_given(tools))
         return MG_OK;
     if (tools->n > MG_AGENT_TOOLS_MAX)
-        return mg_err_set(err, MG_EINVAL, "%s: at most %d entries are allowed, got %u", place, MG_AGENT_TOOLS_MAX, tools->n);
+        return mg_err_set(err, MG_EINVAL, "%s: at most %d entries are allowed, got %u", place, MG_AGENT_TOOLS_MAX,
+                          tools->n);
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(RESOLVED_MAX);
     struct mg_jw w = mg_jw_to(&b);
     struct tools_state *s = mg_arena_new_of(a, struct tools_state);
@@ -361,7 +373,8 @@ mg_rc mg_mcp_servers_resolve(struct mg_arena *a, const struct mg_json *servers, 
     if (!mg_given(servers))
         return MG_OK;
     if (servers->n > MG_AGENT_MCP_SERVERS_MAX)
-        return mg_err_set(err, MG_EINVAL, "%s: at most %d servers are allowed, got %u", place, MG_AGENT_MCP_SERVERS_MAX, servers->n);
+        return mg_err_set(err, MG_EINVAL, "%s: at most %d servers are allowed, got %u", place, MG_AGENT_MCP_SERVERS_MAX,
+                          servers->n);
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(RESOLVED_MAX);
     struct mg_jw w = mg_jw_to(&b);
     struct mg_sv names[MG_AGENT_MCP_SERVERS_MAX];
@@ -399,7 +412,8 @@ static bool names_one(struct mg_arena *a, const struct mg_json *arr, const char 
     return false;
 }
 
-mg_rc mg_tools_pair_check(struct mg_arena *a, struct mg_sv tools, struct mg_sv servers, const char *prefix, struct mg_err *err)
+mg_rc mg_tools_pair_check(struct mg_arena *a, struct mg_sv tools, struct mg_sv servers, const char *prefix,
+                          struct mg_err *err)
 {
     struct mg_json *t, *s;
     mg_rc rc = mg_json_parse(a, tools, &mg_json_raw_limits, &t, err);
@@ -411,15 +425,16 @@ mg_rc mg_tools_pair_check(struct mg_arena *a, struct mg_sv tools, struct mg_sv s
     for (const struct mg_json *v = s->child; v; v = v->next, i++) {
         struct mg_sv name = mg_json_get_str(a, v, "name");
         if (!names_one(a, t, "mcp_server_name", name))
-            return mg_err_set(err, MG_EINVAL, "%smcp_servers[%u]: no mcp_toolset in tools names the server \"%.*s\"; add one", prefix,
+            return mg_err_set(err, MG_EINVAL,
+                              "%smcp_servers[%u]: no mcp_toolset in tools names the server \"%.*s\"; add one", prefix,
                               i, MG_SV_ARG(name));
     }
     i = 0;
     for (const struct mg_json *v = t->child; v; v = v->next, i++) {
         struct mg_sv name = mg_json_get_str(a, v, "mcp_server_name");
         if (mg_json_get(v, "mcp_server_name") && !names_one(a, s, "name", name))
-            return mg_err_set(err, MG_EINVAL, "%stools[%u].mcp_server_name: mcp_servers has no server \"%.*s\"; add it", prefix, i,
-                              MG_SV_ARG(name));
+            return mg_err_set(err, MG_EINVAL, "%stools[%u].mcp_server_name: mcp_servers has no server \"%.*s\"; add it",
+                              prefix, i, MG_SV_ARG(name));
     }
     return MG_OK;
 }
@@ -429,7 +444,8 @@ mg_rc mg_tools_pair_check(struct mg_arena *a, struct mg_sv tools, struct mg_sv s
 static const char *const EFFORTS[] = {"low", "medium", "high", "xhigh", "max", NULL};
 
 /* A level, bare or as an object; *ret stays empty when there is none. */
-static mg_rc parse_effort(struct mg_arena *a, const struct mg_json *v, const char *place, const char **ret, struct mg_err *err)
+static mg_rc parse_effort(struct mg_arena *a, const struct mg_json *v, const char *place, const char **ret,
+                          struct mg_err *err)
 {
     static const struct mg_field_rule RULES[] = {{.name = "type", .type = MG_FT_STRING}, {.name = NULL}};
     static const struct mg_field_rule LEVEL = {.type = MG_FT_STRING, .one_of = EFFORTS};
@@ -487,8 +503,8 @@ static mg_rc stored_effort(struct mg_arena *a, struct mg_sv base, const char **r
     return rc < 0 ? mg_err_wrap(err, MG_EINTERNAL, "stored model") : MG_OK;
 }
 
-mg_rc mg_model_resolve(struct mg_arena *a, const struct mg_json *model, const char *place, struct mg_sv base, struct mg_sv *ret,
-                       struct mg_err *err)
+mg_rc mg_model_resolve(struct mg_arena *a, const struct mg_json *model, const char *place, struct mg_sv base,
+                       struct mg_sv *ret, struct mg_err *err)
 {
     static const char *const SPEEDS[] = {"standard", "fast", NULL};
     static const struct mg_field_rule ID = {.type = MG_FT_STRING, .min = 1, .max = 256};

@@ -14,12 +14,28 @@ enum { AGENT_TEXT_MAX = 64 * 1024 * 1024 /* bytes: two bodies' worth */ };
 static const char NO_MULTIAGENT[] = "multiagent orchestration is not part of this build; leave it out or send null";
 
 /* Positions in RULES: the member table of a create, and of an update behind its version. */
-enum { F_NAME, F_MODEL, F_DESCRIPTION, F_SYSTEM, F_TOOLS, F_SERVERS, F_SKILLS, F_METADATA, F_MULTIAGENT, F_IDENTITY, F_VERSION, N_FIELDS };
+enum {
+    F_NAME,
+    F_MODEL,
+    F_DESCRIPTION,
+    F_SYSTEM,
+    F_TOOLS,
+    F_SERVERS,
+    F_SKILLS,
+    F_METADATA,
+    F_MULTIAGENT,
+    F_IDENTITY,
+    F_VERSION,
+    N_FIELDS
+};
 
 static const struct mg_field_rule CREATE_RULES[] = {
     [F_NAME] = {.name = "name", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED, .min = 1, .max = MG_AGENT_NAME_MAX},
     [F_MODEL] = {.name = "model", .type = MG_FT_STRING_OR_OBJECT, .flags = MG_FF_REQUIRED},
-    [F_DESCRIPTION] = {.name = "description", .type = MG_FT_STRING, .flags = MG_FF_NULL, .max = MG_AGENT_DESCRIPTION_MAX},
+    [F_DESCRIPTION] = {.name = "description",
+                       .type = MG_FT_STRING,
+                       .flags = MG_FF_NULL,
+                       .max = MG_AGENT_DESCRIPTION_MAX},
     [F_SYSTEM] = {.name = "system", .type = MG_FT_STRING, .flags = MG_FF_NULL | MG_FF_TEXT, .max = MG_AGENT_SYSTEM_MAX},
     [F_TOOLS] = {.name = "tools", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
     [F_SERVERS] = {.name = "mcp_servers", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
@@ -32,7 +48,10 @@ static const struct mg_field_rule CREATE_RULES[] = {
 static const struct mg_field_rule UPDATE_RULES[] = {
     [F_NAME] = {.name = "name", .type = MG_FT_STRING, .min = 1, .max = MG_AGENT_NAME_MAX},
     [F_MODEL] = {.name = "model", .type = MG_FT_STRING_OR_OBJECT},
-    [F_DESCRIPTION] = {.name = "description", .type = MG_FT_STRING, .flags = MG_FF_NULL, .max = MG_AGENT_DESCRIPTION_MAX},
+    [F_DESCRIPTION] = {.name = "description",
+                       .type = MG_FT_STRING,
+                       .flags = MG_FF_NULL,
+                       .max = MG_AGENT_DESCRIPTION_MAX},
     [F_SYSTEM] = {.name = "system", .type = MG_FT_STRING, .flags = MG_FF_NULL | MG_FF_TEXT, .max = MG_AGENT_SYSTEM_MAX},
     [F_TOOLS] = {.name = "tools", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
     [F_SERVERS] = {.name = "mcp_servers", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
@@ -53,8 +72,9 @@ static struct mg_sv text_or_null(struct mg_arena *a, const struct mg_json *v)
 static mg_rc check_identity(struct mg_arena *a, const struct mg_json *v, struct mg_err *err)
 {
     static const char *const TYPES[] = {"service_account", "aws_role", NULL};
-    static const struct mg_field_rule RULES[] = {
-        {.name = "type", .type = MG_FT_STRING}, {.name = "role_arn", .type = MG_FT_STRING, .flags = MG_FF_NULL}, {.name = NULL}};
+    static const struct mg_field_rule RULES[] = {{.name = "type", .type = MG_FT_STRING},
+                                                 {.name = "role_arn", .type = MG_FT_STRING, .flags = MG_FF_NULL},
+                                                 {.name = NULL}};
     const struct mg_json *m[2];
     int t = 0;
     if (!mg_given(v))
@@ -63,7 +83,8 @@ static mg_rc check_identity(struct mg_arena *a, const struct mg_json *v, struct 
     if (rc >= 0)
         rc = mg_check_object(a, v, "execution_identity", RULES, m, err);
     if (rc >= 0 && (t != 0 || mg_given(m[1])))
-        return mg_err_set(err, MG_EINVAL, "execution_identity: only {\"type\":\"service_account\"} is possible on this server");
+        return mg_err_set(err, MG_EINVAL,
+                          "execution_identity: only {\"type\":\"service_account\"} is possible on this server");
     return rc;
 }
 
@@ -78,7 +99,8 @@ static mg_rc check_multiagent(struct mg_arena *a, const struct mg_json *v, struc
 }
 
 /* The members that a create, an update and an override have in common: what m gives replaces what *x holds. */
-static mg_rc apply_config(struct mg_arena *a, const struct mg_json *const *m, const char *prefix, struct mg_agent *x, struct mg_err *err)
+static mg_rc apply_config(struct mg_arena *a, const struct mg_json *const *m, const char *prefix, struct mg_agent *x,
+                          struct mg_err *err)
 {
     char p[MG_PATH_MAX];
     mg_rc rc = MG_OK;
@@ -97,7 +119,8 @@ static mg_rc apply_config(struct mg_arena *a, const struct mg_json *const *m, co
     return rc;
 }
 
-static mg_rc apply(struct mg_arena *a, const struct mg_json *const *m, bool create, struct mg_agent *x, struct mg_err *err)
+static mg_rc apply(struct mg_arena *a, const struct mg_json *const *m, bool create, struct mg_agent *x,
+                   struct mg_err *err)
 {
     const struct mg_meta_rules meta = {.create = create};
     if (m[F_NAME])
@@ -137,8 +160,8 @@ mg_rc mg_agent_parse_create(struct mg_arena *a, const struct mg_json *body, stru
     return rc;
 }
 
-mg_rc mg_agent_parse_update(struct mg_arena *a, const struct mg_json *body, const struct mg_agent *base, struct mg_agent *ret,
-                            int64_t *ret_version, struct mg_err *err)
+mg_rc mg_agent_parse_update(struct mg_arena *a, const struct mg_json *body, const struct mg_agent *base,
+                            struct mg_agent *ret, int64_t *ret_version, struct mg_err *err)
 {
     const struct mg_json *m[N_FIELDS] = {NULL};
     struct mg_agent x = *base;
@@ -155,7 +178,6 @@ mg_rc mg_agent_parse_update(struct mg_arena *a, const struct mg_json *body, cons
 }
 
 /* ---- text ---- */
-
 
 /* Offsets keep one list for writing, reading and comparing. */
 static const struct {
@@ -228,8 +250,8 @@ bool mg_agent_same(struct mg_arena *a, const struct mg_agent *x, const struct mg
         struct mg_json *u, *v;
         if (mg_sv_eq(s, t))
             continue;
-        if (mg_json_parse(a, s, &mg_json_raw_limits, &u, NULL) < 0 || mg_json_parse(a, t, &mg_json_raw_limits, &v, NULL) < 0 ||
-            !mg_json_equal(a, u, v))
+        if (mg_json_parse(a, s, &mg_json_raw_limits, &u, NULL) < 0 ||
+            mg_json_parse(a, t, &mg_json_raw_limits, &v, NULL) < 0 || !mg_json_equal(a, u, v))
             return false;
     }
     return true;
@@ -257,7 +279,8 @@ static const struct mg_field_rule OVERRIDE_RULES[] = {
     {.name = NULL},
 };
 
-mg_rc mg_agent_ref_parse(struct mg_arena *a, const struct mg_json *v, const char *place, struct mg_agent_ref *ret, struct mg_err *err)
+mg_rc mg_agent_ref_parse(struct mg_arena *a, const struct mg_json *v, const char *place, struct mg_agent_ref *ret,
+                         struct mg_err *err)
 {
     static const struct mg_field_rule ID = {.type = MG_FT_ID};
     const struct mg_json *m[N_OVERRIDES] = {NULL};
@@ -279,8 +302,8 @@ mg_rc mg_agent_ref_parse(struct mg_arena *a, const struct mg_json *v, const char
     return MG_OK;
 }
 
-mg_rc mg_agent_override(struct mg_arena *a, const struct mg_json *overrides, const struct mg_agent *base, struct mg_agent *ret,
-                        struct mg_err *err)
+mg_rc mg_agent_override(struct mg_arena *a, const struct mg_json *overrides, const struct mg_agent *base,
+                        struct mg_agent *ret, struct mg_err *err)
 {
     const struct mg_json *o[N_OVERRIDES] = {NULL}, *m[N_FIELDS] = {NULL};
     struct mg_agent x = *base;
@@ -298,8 +321,8 @@ mg_rc mg_agent_override(struct mg_arena *a, const struct mg_json *overrides, con
     return rc;
 }
 
-mg_rc mg_agent_session_update(struct mg_arena *a, const struct mg_json *v, const struct mg_agent *base, struct mg_agent *ret,
-                              struct mg_err *err)
+mg_rc mg_agent_session_update(struct mg_arena *a, const struct mg_json *v, const struct mg_agent *base,
+                              struct mg_agent *ret, struct mg_err *err)
 {
     static const struct mg_field_rule RULES[] = {
         {.name = "tools", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},

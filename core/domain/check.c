@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/utf8.h"
 #include "domain/id.h"
 
 const char *mg_place(char out[MG_PATH_MAX], const char *path, const char *name)
@@ -63,7 +64,8 @@ static bool has_control(struct mg_sv s)
     return false;
 }
 
-static mg_rc check_length(size_t n, const char *what, const char *place, const struct mg_field_rule *r, struct mg_err *err)
+static mg_rc check_length(size_t n, const char *what, const char *place, const struct mg_field_rule *r,
+                          struct mg_err *err)
 {
     if ((int64_t)n < r->min) {
         if (n == 0 && r->min == 1)
@@ -71,7 +73,8 @@ static mg_rc check_length(size_t n, const char *what, const char *place, const s
         return mg_err_set(err, MG_EINVAL, "%s: needs at least %" PRId64 " %s, got %zu", place, r->min, what, n);
     }
     if (r->max && (int64_t)n > r->max)
-        return mg_err_set(err, MG_EINVAL, "%s: at most %" PRId64 " %s are allowed, got %zu; shorten it", place, r->max, what, n);
+        return mg_err_set(err, MG_EINVAL, "%s: at most %" PRId64 " %s are allowed, got %zu; shorten it", place, r->max,
+                          what, n);
     return MG_OK;
 }
 
@@ -81,16 +84,19 @@ static mg_rc check_string(struct mg_arena *a, const struct mg_json *v, const cha
     struct mg_sv s = mg_json_str(a, v);
     if (r->one_of && mg_word_index(r->one_of, s) < 0) {
         struct mg_sv got = shown(a, v->raw);
-        return mg_err_set(err, MG_EINVAL, "%s: must be one of %s; got %.*s", place, mg_words(a, r->one_of), MG_SV_ARG(got));
+        return mg_err_set(err, MG_EINVAL, "%s: must be one of %s; got %.*s", place, mg_words(a, r->one_of),
+                          MG_SV_ARG(got));
     }
     struct mg_id id;
     if (r->type == MG_FT_ID) {
         if (s.len == 0 || !mg_id_from(s, &id))
-            return mg_err_set(err, MG_EINVAL, "%s: must be an id of 1 to %d letters, digits, '_' or '-'", place, MG_ID_MAX - 1);
+            return mg_err_set(err, MG_EINVAL, "%s: must be an id of 1 to %d letters, digits, '_' or '-'", place,
+                              MG_ID_MAX - 1);
         return MG_OK;
     }
     if (!(r->flags & MG_FF_TEXT) && has_control(s))
-        return mg_err_set(err, MG_EINVAL, "%s: must not hold NUL (\\u0000) or other control characters; remove them", place);
+        return mg_err_set(err, MG_EINVAL, "%s: must not hold NUL (\\u0000) or other control characters; remove them",
+                          place);
     return check_length(mg_utf8_count(s), "characters", place, r, err);
 }
 
@@ -131,9 +137,14 @@ static bool type_fits(const struct mg_json *v, uint8_t type)
 }
 
 static const char *const TYPE_NAMES[] = {
-    [MG_FT_STRING] = "a string", [MG_FT_ID] = "a string",    [MG_FT_INT] = "an integer",
-    [MG_FT_BOOL] = "a boolean",  [MG_FT_OBJECT] = "an object", [MG_FT_ARRAY] = "an array",
-    [MG_FT_STRING_OR_OBJECT] = "a string or an object", [MG_FT_ANY] = "a value",
+    [MG_FT_STRING] = "a string",
+    [MG_FT_ID] = "a string",
+    [MG_FT_INT] = "an integer",
+    [MG_FT_BOOL] = "a boolean",
+    [MG_FT_OBJECT] = "an object",
+    [MG_FT_ARRAY] = "an array",
+    [MG_FT_STRING_OR_OBJECT] = "a string or an object",
+    [MG_FT_ANY] = "a value",
 };
 
 mg_rc mg_check_value(struct mg_arena *a, const struct mg_json *v, const char *place, const struct mg_field_rule *r,
@@ -183,15 +194,17 @@ static mg_rc unknown_field(struct mg_arena *a, struct mg_sv key, const char *pat
     mg_place(place, path, mg_arena_strdup(a, name));
     if (!names[0])
         return mg_err_set(err, MG_EINVAL, "%s: unknown field; this body takes no fields", place);
-    return mg_err_set(err, MG_EINVAL, "%s: unknown field; the fields that are known here are %s", place, mg_words(a, names));
+    return mg_err_set(err, MG_EINVAL, "%s: unknown field; the fields that are known here are %s", place,
+                      mg_words(a, names));
 }
 
-mg_rc mg_check_object(struct mg_arena *a, const struct mg_json *obj, const char *path, const struct mg_field_rule *rules,
-                      const struct mg_json **out, struct mg_err *err)
+mg_rc mg_check_object(struct mg_arena *a, const struct mg_json *obj, const char *path,
+                      const struct mg_field_rule *rules, const struct mg_json **out, struct mg_err *err)
 {
     char place[MG_PATH_MAX];
     if (!mg_json_is(obj, MG_JSON_OBJECT))
-        return mg_err_set(err, MG_EINVAL, "%s: must be an object; got %s", *path ? path : "body", mg_json_type_name(obj));
+        return mg_err_set(err, MG_EINVAL, "%s: must be an object; got %s", *path ? path : "body",
+                          mg_json_type_name(obj));
     for (int i = 0; rules[i].name; i++)
         out[i] = NULL;
     for (const struct mg_json *m = obj->child; m; m = m->next) {
@@ -215,16 +228,23 @@ mg_rc mg_check_tag(struct mg_arena *a, const struct mg_json *obj, const char *pa
 {
     char place[MG_PATH_MAX];
     if (!mg_json_is(obj, MG_JSON_OBJECT))
-        return mg_err_set(err, MG_EINVAL, "%s: must be an object; got %s", *path ? path : "body", mg_json_type_name(obj));
+        return mg_err_set(err, MG_EINVAL, "%s: must be an object; got %s", *path ? path : "body",
+                          mg_json_type_name(obj));
     const struct mg_json *tag = mg_json_get(obj, "type");
     if (!tag)
-        return mg_err_set(err, MG_EINVAL, "%s: is required: one of %s", mg_place(place, path, "type"), mg_words(a, words));
+        return mg_err_set(err, MG_EINVAL, "%s: is required: one of %s", mg_place(place, path, "type"),
+                          mg_words(a, words));
     const struct mg_field_rule rule = {.name = "type", .type = MG_FT_STRING, .one_of = words};
     mg_rc rc = mg_check_value(a, tag, mg_place(place, path, "type"), &rule, err);
     if (rc < 0)
         return rc;
     *ret = mg_word_index(words, mg_json_str(a, tag));
     return MG_OK;
+}
+
+struct mg_sv mg_shown_id(struct mg_sv id)
+{
+    return mg_sv_n(id.ptr, mg_utf8_floor(id, MG_ID_MAX));
 }
 
 mg_rc mg_body_parse(struct mg_arena *a, struct mg_sv body, const struct mg_json **ret, struct mg_err *err)

@@ -38,8 +38,8 @@ struct mg_field_rule {
 
 /* path: where obj stands ("events[2]"), or "" for the body. out gets the member of each rule, NULL where it is absent; a null that the
  * rule allows arrives as a node of MG_JSON_NULL. */
-mg_rc mg_check_object(struct mg_arena *a, const struct mg_json *obj, const char *path, const struct mg_field_rule *rules,
-                      const struct mg_json **out, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_check_object(struct mg_arena *a, const struct mg_json *obj, const char *path,
+                      const struct mg_field_rule *rules, const struct mg_json **out, struct mg_err *err) MG_MUSTCHECK;
 /* One value against one rule; place is its full name. */
 mg_rc mg_check_value(struct mg_arena *a, const struct mg_json *v, const char *place, const struct mg_field_rule *rule,
                      struct mg_err *err) MG_MUSTCHECK;
@@ -56,6 +56,9 @@ const char *mg_words(struct mg_arena *a, const char *const *words);
 int mg_word_index(const char *const *words, struct mg_sv s);
 /* Characters of valid UTF-8. */
 size_t mg_utf8_count(struct mg_sv s);
+
+/* An id of a client as an error may show it: what is longer than any id is cut. */
+struct mg_sv mg_shown_id(struct mg_sv id);
 
 /* True for a node that is there and not null. */
 static inline bool mg_given(const struct mg_json *v)

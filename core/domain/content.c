@@ -35,7 +35,8 @@ enum source_type { SRC_BASE64, SRC_URL, SRC_FILE, SRC_TEXT };
 static const char *const PDF_TYPES[] = {"application/pdf", NULL};
 static const char *const TEXT_TYPES[] = {"text/plain", NULL};
 
-static mg_rc check_image_base64(struct mg_arena *a, const struct mg_json *src, const char *place, bool spoken, struct mg_err *err)
+static mg_rc check_image_base64(struct mg_arena *a, const struct mg_json *src, const char *place, bool spoken,
+                                struct mg_err *err)
 {
     static const struct mg_field_rule RULES[] = {
         {.name = "type", .type = MG_FT_STRING},
@@ -54,11 +55,15 @@ static mg_rc check_image_base64(struct mg_arena *a, const struct mg_json *src, c
     return rc < 0 ? mg_err_wrap(err, rc, "%s", place) : MG_OK;
 }
 
-static mg_rc check_document_data(struct mg_arena *a, const struct mg_json *src, const char *place, bool base64, struct mg_err *err)
+static mg_rc check_document_data(struct mg_arena *a, const struct mg_json *src, const char *place, bool base64,
+                                 struct mg_err *err)
 {
     const struct mg_field_rule rules[] = {
         {.name = "type", .type = MG_FT_STRING},
-        {.name = "media_type", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED, .one_of = base64 ? PDF_TYPES : TEXT_TYPES},
+        {.name = "media_type",
+         .type = MG_FT_STRING,
+         .flags = MG_FF_REQUIRED,
+         .one_of = base64 ? PDF_TYPES : TEXT_TYPES},
         {.name = "data", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED | MG_FF_TEXT, .min = 1},
         {.name = NULL},
     };
@@ -129,7 +134,8 @@ static mg_rc check_text(struct mg_arena *a, const struct mg_json *b, const char 
     return MG_OK;
 }
 
-static mg_rc check_image(struct mg_arena *a, const struct mg_json *b, const char *place, bool spoken, struct mg_err *err)
+static mg_rc check_image(struct mg_arena *a, const struct mg_json *b, const char *place, bool spoken,
+                         struct mg_err *err)
 {
     static const struct mg_field_rule RULES[] = {
         {.name = "type", .type = MG_FT_STRING},
@@ -196,7 +202,8 @@ static const struct {
 };
 enum { N_BLOCKS = sizeof(BLOCKS) / sizeof(BLOCKS[0]) };
 
-static mg_rc check_block(struct mg_arena *a, const struct mg_json *b, const char *place, unsigned allowed, struct mg_err *err)
+static mg_rc check_block(struct mg_arena *a, const struct mg_json *b, const char *place, unsigned allowed,
+                         struct mg_err *err)
 {
     const char *words[N_BLOCKS + 1] = {NULL};
     unsigned bits[N_BLOCKS];
@@ -207,7 +214,8 @@ static mg_rc check_block(struct mg_arena *a, const struct mg_json *b, const char
             words[n++] = BLOCKS[i].type;
         }
     if (b->type == MG_JSON_OBJECT && mg_sv_eqz(mg_json_get_str(a, b, "type"), "redacted"))
-        return mg_err_set(err, MG_EINVAL, "%s.type: a redacted block only stands for content that the server withheld; leave it out",
+        return mg_err_set(err, MG_EINVAL,
+                          "%s.type: a redacted block only stands for content that the server withheld; leave it out",
                           place);
     mg_rc rc = mg_check_tag(a, b, place, words, &t, err);
     if (rc < 0)
@@ -222,10 +230,12 @@ static mg_rc check_block(struct mg_arena *a, const struct mg_json *b, const char
     return check_search_result(a, b, place, err);
 }
 
-mg_rc mg_content_check(struct mg_arena *a, const struct mg_json *arr, const char *place, unsigned allowed, struct mg_err *err)
+mg_rc mg_content_check(struct mg_arena *a, const struct mg_json *arr, const char *place, unsigned allowed,
+                       struct mg_err *err)
 {
     if (arr->n > MG_CONTENT_BLOCKS_MAX)
-        return mg_err_set(err, MG_EINVAL, "%s: at most %d blocks are allowed, got %u", place, MG_CONTENT_BLOCKS_MAX, arr->n);
+        return mg_err_set(err, MG_EINVAL, "%s: at most %d blocks are allowed, got %u", place, MG_CONTENT_BLOCKS_MAX,
+                          arr->n);
     unsigned i = 0;
     char p[MG_PATH_MAX];
     for (const struct mg_json *b = arr->child; b; b = b->next) {

@@ -9,7 +9,7 @@ enum {
     MG_CONTENT_IMAGE = 2,
     MG_CONTENT_DOCUMENT = 4,
     MG_CONTENT_SEARCH_RESULT = 8,
-    MG_CONTENT_SPOKEN = 16,  /* goes to the model as it is: texts must hold something, images must be whole */
+    MG_CONTENT_SPOKEN = 16, /* goes to the model as it is: texts must hold something, images must be whole */
 };
 
 enum { MG_CONTENT_BLOCKS_MAX = 1000 /* blocks of one event: far above any real message */ };

@@ -5,7 +5,11 @@
 #include "domain/metadata.h"
 #include "json/write.h"
 
-enum { CONFIG_MAX = 4 * 1024 * 1024 /* bytes of a resolved config */, HOSTS_MAX = 500 /* allowed_hosts */, HOST_MAX = 253 };
+enum {
+    CONFIG_MAX = 4 * 1024 * 1024 /* bytes of a resolved config */,
+    HOSTS_MAX = 500 /* allowed_hosts */,
+    HOST_MAX = 253
+};
 
 static const char *const MANAGERS[] = {"apt", "cargo", "gem", "go", "npm", "pip", NULL};
 enum { N_MANAGERS = 6 };
@@ -53,12 +57,14 @@ static mg_rc check_hosts(struct mg_arena *a, const struct mg_json *arr, const ch
         if (rc < 0)
             return rc;
         if (!host_ok(mg_json_str(a, v)))
-            return mg_err_set(err, MG_EINVAL, "%s: must be a bare host name, an IPv4 address, or \"*.\" and a host name", p);
+            return mg_err_set(err, MG_EINVAL,
+                              "%s: must be a bare host name, an IPv4 address, or \"*.\" and a host name", p);
     }
     return MG_OK;
 }
 
-static mg_rc parse_limited(struct mg_arena *a, const struct mg_json *v, const char *place, struct cloud *c, struct mg_err *err)
+static mg_rc parse_limited(struct mg_arena *a, const struct mg_json *v, const char *place, struct cloud *c,
+                           struct mg_err *err)
 {
     static const struct mg_field_rule RULES[] = {
         {.name = "type", .type = MG_FT_STRING},
@@ -88,7 +94,8 @@ static mg_rc parse_limited(struct mg_arena *a, const struct mg_json *v, const ch
     return MG_OK;
 }
 
-static mg_rc parse_networking(struct mg_arena *a, const struct mg_json *v, const char *place, struct cloud *c, struct mg_err *err)
+static mg_rc parse_networking(struct mg_arena *a, const struct mg_json *v, const char *place, struct cloud *c,
+                              struct mg_err *err)
 {
     static const char *const TYPES[] = {"unrestricted", "limited", NULL};
     static const struct mg_field_rule RULES[] = {{.name = "type", .type = MG_FT_STRING}, {.name = NULL}};
@@ -107,7 +114,8 @@ static mg_rc parse_networking(struct mg_arena *a, const struct mg_json *v, const
 
 /* ---- packages ---- */
 
-static mg_rc parse_packages(struct mg_arena *a, const struct mg_json *v, const char *place, struct cloud *c, struct mg_err *err)
+static mg_rc parse_packages(struct mg_arena *a, const struct mg_json *v, const char *place, struct cloud *c,
+                            struct mg_err *err)
 {
     static const char *const TYPE[] = {"packages", NULL};
     static const struct mg_field_rule RULES[] = {
@@ -189,14 +197,15 @@ static mg_rc parse_cloud(struct mg_arena *a, const struct mg_json *v, struct clo
     if (rc >= 0 && mg_given(m[2]))
         rc = parse_packages(a, m[2], "config.packages", c, err);
     if (rc >= 0 && c->limited && !c->allow_managers && has_packages(c))
-        return mg_err_set(err, MG_EINVAL,
-                          "config.networking.allow_package_managers: must be true when packages are listed under limited networking");
+        return mg_err_set(
+            err, MG_EINVAL,
+            "config.networking.allow_package_managers: must be true when packages are listed under limited networking");
     return rc;
 }
 
 /* base: the stored config of an update, or NULL. */
-static mg_rc parse_config(struct mg_arena *a, const struct mg_json *v, const struct mg_environment *base, struct mg_environment *x,
-                          struct mg_err *err)
+static mg_rc parse_config(struct mg_arena *a, const struct mg_json *v, const struct mg_environment *base,
+                          struct mg_environment *x, struct mg_err *err)
 {
     static const char *const TYPES[] = {"cloud", "self_hosted", NULL};
     static const struct mg_field_rule SELF_HOSTED[] = {{.name = "type", .type = MG_FT_STRING}, {.name = NULL}};
@@ -250,8 +259,8 @@ static const struct mg_field_rule UPDATE_RULES[] = {
     {.name = NULL},
 };
 
-static mg_rc apply(struct mg_arena *a, const struct mg_json *const *m, const struct mg_environment *base, struct mg_environment *x,
-                   struct mg_err *err)
+static mg_rc apply(struct mg_arena *a, const struct mg_json *const *m, const struct mg_environment *base,
+                   struct mg_environment *x, struct mg_err *err)
 {
     const struct mg_meta_rules meta = {.create = !base, .empty_deletes = base != NULL, .code = "invalid_metadata"};
     if (mg_given(m[F_NAME]))
@@ -271,8 +280,8 @@ static mg_rc apply(struct mg_arena *a, const struct mg_json *const *m, const str
     return rc;
 }
 
-mg_rc mg_environment_parse_create(struct mg_arena *a, const struct mg_json *body, bool default_cloud, struct mg_environment *ret,
-                                  struct mg_err *err)
+mg_rc mg_environment_parse_create(struct mg_arena *a, const struct mg_json *body, bool default_cloud,
+                                  struct mg_environment *ret, struct mg_err *err)
 {
     const struct mg_json *m[N_FIELDS];
     const struct cloud c = cloud_default();

@@ -94,9 +94,18 @@ enum {
 };
 
 #define RESULT_BLOCKS (MG_CONTENT_TEXT | MG_CONTENT_IMAGE | MG_CONTENT_DOCUMENT | MG_CONTENT_SEARCH_RESULT)
-#define RULE_TYPE {.name = "type", .type = MG_FT_STRING}
-#define RULE_THREAD {.name = "session_thread_id", .type = MG_FT_ID, .flags = MG_FF_NULL}
-#define RULE_END {.name = NULL}
+#define RULE_TYPE                            \
+    {                                        \
+        .name = "type", .type = MG_FT_STRING \
+    }
+#define RULE_THREAD                                                        \
+    {                                                                      \
+        .name = "session_thread_id", .type = MG_FT_ID, .flags = MG_FF_NULL \
+    }
+#define RULE_END     \
+    {                \
+        .name = NULL \
+    }
 
 static const struct mg_field_rule MESSAGE_RULES[] = {
     RULE_TYPE,
@@ -152,7 +161,7 @@ static unsigned blocks_of(enum mg_event_type t)
     return RESULT_BLOCKS;
 }
 
-/* The object's members without its type, as the client wrote their values. The names are ours: each has passed the table. */
+/* The object's members without its type, as the client wrote their values. The names have passed the table. */
 static struct mg_sv members_of(struct mg_arena *a, const struct mg_json *obj)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(obj->raw.len + 16);
@@ -171,7 +180,8 @@ static struct mg_sv text_of(struct mg_arena *a, const struct mg_json *obj, const
     return mg_json_is(v, MG_JSON_STRING) ? mg_json_str(a, v) : MG_SV("");
 }
 
-static mg_rc fill(struct mg_arena *a, const struct mg_json *obj, const char *place, struct mg_draft *d, struct mg_err *err)
+static mg_rc fill(struct mg_arena *a, const struct mg_json *obj, const char *place, struct mg_draft *d,
+                  struct mg_err *err)
 {
     char p[MG_PATH_MAX];
     const struct mg_json *content = mg_json_get(obj, "content"), *is_error = mg_json_get(obj, "is_error");
@@ -188,22 +198,24 @@ static mg_rc fill(struct mg_arena *a, const struct mg_json *obj, const char *pla
     d->allow = d->type == MG_EV_USER_TOOL_CONFIRMATION && mg_sv_eqz(text_of(a, obj, "result"), "allow");
     d->is_error = mg_given(is_error) && is_error->boolean;
     if (d->allow && d->deny_message.len)
-        return mg_err_set(err, MG_EINVAL, "%s: is only for the result \"deny\"; leave it out", mg_place(p, place, "deny_message"));
+        return mg_err_set(err, MG_EINVAL, "%s: is only for the result \"deny\"; leave it out",
+                          mg_place(p, place, "deny_message"));
     return MG_OK;
 }
 
-static mg_rc parse_type(struct mg_arena *a, const struct mg_json *obj, const char *place, bool initial, enum mg_event_type *ret,
-                        struct mg_err *err)
+static mg_rc parse_type(struct mg_arena *a, const struct mg_json *obj, const char *place, bool initial,
+                        enum mg_event_type *ret, struct mg_err *err)
 {
     static const char *const INITIAL[] = {"user.message", "user.define_outcome", NULL};
-    static const char *const ALL[] = {"user.message",     "user.interrupt",      "user.tool_confirmation", "user.custom_tool_result",
-                                      "user.tool_result", "user.define_outcome", "system.message",         NULL};
+    static const char *const ALL[] = {
+        "user.message",     "user.interrupt",      "user.tool_confirmation", "user.custom_tool_result",
+        "user.tool_result", "user.define_outcome", "system.message",         NULL};
     char p[MG_PATH_MAX];
     enum mg_event_type t;
     const struct mg_json *tag = mg_json_is(obj, MG_JSON_OBJECT) ? mg_json_get(obj, "type") : NULL;
     if (mg_json_is(tag, MG_JSON_STRING) && mg_event_type_from(mg_json_str(a, tag), &t) && !mg_event_type_is_input(t))
-        return mg_err_set(err, MG_EINVAL, "%s: %s is written by the server only; clients may send %s", mg_place(p, place, "type"),
-                          mg_event_type_name(t), mg_words(a, ALL));
+        return mg_err_set(err, MG_EINVAL, "%s: %s is written by the server only; clients may send %s",
+                          mg_place(p, place, "type"), mg_event_type_name(t), mg_words(a, ALL));
     int i = 0;
     mg_rc rc = mg_check_tag(a, obj, place, initial ? INITIAL : ALL, &i, err);
     if (rc < 0)
@@ -215,8 +227,8 @@ static mg_rc parse_type(struct mg_arena *a, const struct mg_json *obj, const cha
     return MG_OK;
 }
 
-static mg_rc parse_draft(struct mg_arena *a, const struct mg_json *obj, const char *place, bool initial, struct mg_draft *d,
-                         struct mg_err *err)
+static mg_rc parse_draft(struct mg_arena *a, const struct mg_json *obj, const char *place, bool initial,
+                         struct mg_draft *d, struct mg_err *err)
 {
     const struct mg_json *m[MG_FIELDS_MAX];
     mg_rc rc = parse_type(a, obj, place, initial, &d->type, err);
@@ -232,7 +244,8 @@ static mg_rc check_order(const struct mg_draft *d, int n, const char *path, stru
         if (d[i].type != MG_EV_SYSTEM_MESSAGE)
             continue;
         if (i != n - 1)
-            return mg_err_set(err, MG_EINVAL, "%s[%d]: a system.message must be the last event of its request, and the only one", path,
+            return mg_err_set(err, MG_EINVAL,
+                              "%s[%d]: a system.message must be the last event of its request, and the only one", path,
                               i);
         bool follows = i > 0 && (d[i - 1].type == MG_EV_USER_MESSAGE || d[i - 1].type == MG_EV_USER_TOOL_RESULT ||
                                  d[i - 1].type == MG_EV_USER_CUSTOM_TOOL_RESULT);
@@ -245,8 +258,8 @@ static mg_rc check_order(const struct mg_draft *d, int n, const char *path, stru
     return MG_OK;
 }
 
-mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const char *path, bool initial, struct mg_draft **ret,
-                      int *ret_n, struct mg_err *err)
+mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const char *path, bool initial,
+                      struct mg_draft **ret, int *ret_n, struct mg_err *err)
 {
     const struct mg_field_rule rule = {
         .type = MG_FT_ARRAY, .min = initial ? 0 : 1, .max = initial ? INITIAL_MAX : MG_EVENTS_PER_POST_MAX};

@@ -47,21 +47,23 @@ bool mg_event_type_is_contract(struct mg_sv name);
 /* One checked client event. Everything is raw JSON text of the client unless it says decoded. */
 struct mg_draft {
     enum mg_event_type type;
-    struct mg_sv members;      /* all members but id, type and processed_at, in the client's spelling: `"content":[...]`; may be empty */
+    struct mg_sv
+        members; /* all members but id, type and processed_at, in the client's spelling: `"content":[...]`; may be empty */
     struct mg_sv content;      /* the content array; empty view when absent */
     struct mg_sv ref_id;       /* decoded tool_use_id or custom_tool_use_id */
     struct mg_sv thread_id;    /* decoded session_thread_id, or empty */
     struct mg_sv deny_message; /* decoded */
     bool allow;                /* confirmation */
     bool is_error;             /* results */
-    struct mg_id id;           /* "" as parsed: admission makes one. Set for a send with an idempotency key: then it is the event's id */
+    struct mg_id
+        id; /* "" as parsed: admission makes one. Set for a send with an idempotency key: then it is the event's id */
 };
 
 enum { MG_EVENTS_PER_POST_MAX = 100 /* drafts of one request: bounds one transaction */ };
 
 /* Checks {"events":[...]} (or an initial_events array: initial = true, only user.message and user.define_outcome, at most 50). Errors name
  * the place: "events[2].content[0].type: ...". Types whose feature is not there yet (user.define_outcome, file sources) are refused by name. */
-mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const char *path, bool initial, struct mg_draft **ret, int *ret_n,
-                      struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const char *path, bool initial,
+                      struct mg_draft **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 
 #endif

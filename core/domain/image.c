@@ -1,4 +1,5 @@
-/* Images: enough of PNG, JPEG, GIF and WebP to know the kind, the sides, and whether the end is there. Every read is bounded by the data. */
+/* Images: enough of PNG, JPEG, GIF and WebP to know the kind, the sides, and whether the end is there. Every read is
+ * bounded by the data. */
 #include "domain/content.h"
 
 #include "base/buf.h"
@@ -171,7 +172,8 @@ mg_rc mg_image_check_data(struct mg_sv media_type, struct mg_sv data, uint32_t m
     if (data.len > max_bytes)
         return mg_err_set(err, MG_EINVAL, "the image is larger than %zu bytes; scale it down", max_bytes);
     if (!KINDS[kind].sides(p, data.len, &s))
-        return mg_err_set(err, MG_EINVAL, "the data is not a %s image; its first bytes say otherwise", KINDS[kind].media_type + 6);
+        return mg_err_set(err, MG_EINVAL, "the data is not a %s image; its first bytes say otherwise",
+                          KINDS[kind].media_type + 6);
     if (s.w == 0 || s.h == 0 || s.w > max_side || s.h > max_side)
         return mg_err_set(err, MG_EINVAL, "the image is %u x %u pixels; each side must be 1 to %u", s.w, s.h, max_side);
     if (!KINDS[kind].whole(p, data.len))

@@ -17,11 +17,14 @@ static mg_rc check_pair(struct mg_arena *a, const struct mg_json *m, bool create
 {
     size_t chars = mg_utf8_count(m->key);
     if (chars < 1 || chars > MG_META_KEY_MAX)
-        return mg_err_set(err, MG_EINVAL, "metadata: a key has 1 to %d characters; one has %zu", MG_META_KEY_MAX, chars);
+        return mg_err_set(err, MG_EINVAL, "metadata: a key has 1 to %d characters; one has %zu", MG_META_KEY_MAX,
+                          chars);
     for (size_t i = 0; i < m->key.len; i++)
         if ((unsigned char)m->key.ptr[i] < 0x20)
-            return mg_err_set(err, MG_EINVAL, "metadata: a key must not hold NUL (\\u0000) or other control characters");
-    const struct mg_field_rule value = {.type = MG_FT_STRING, .flags = create ? 0 : MG_FF_NULL, .max = MG_META_VALUE_MAX};
+            return mg_err_set(err, MG_EINVAL,
+                              "metadata: a key must not hold NUL (\\u0000) or other control characters");
+    const struct mg_field_rule value = {
+        .type = MG_FT_STRING, .flags = create ? 0 : MG_FF_NULL, .max = MG_META_VALUE_MAX};
     char place[MG_PATH_MAX];
     return mg_check_value(a, m, mg_place(place, "metadata", mg_arena_strdup(a, m->key)), &value, err);
 }
@@ -67,7 +70,9 @@ static mg_rc load(struct mg_arena *a, struct mg_sv base, struct pairs *all, stru
 
 static struct mg_sv write_pairs(struct mg_arena *a, const struct pairs *all)
 {
-    enum { PAIRS_TEXT_MAX = 1024 * 1024 /* bytes: 16 pairs of 576 characters, each spelled as a 6-byte escape at worst */ };
+    enum {
+        PAIRS_TEXT_MAX = 1024 * 1024 /* bytes: 16 pairs of 576 characters, each spelled as a 6-byte escape at worst */
+    };
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(PAIRS_TEXT_MAX);
     struct mg_jw w = mg_jw_to(&b);
     mg_jw_obj(&w);
@@ -79,8 +84,8 @@ static struct mg_sv write_pairs(struct mg_arena *a, const struct pairs *all)
     return mg_arena_sv(a, mg_buf_view(&b));
 }
 
-static mg_rc patch_pairs(struct mg_arena *a, struct pairs *all, const struct mg_json *patch, const struct mg_meta_rules *r,
-                         struct mg_err *err)
+static mg_rc patch_pairs(struct mg_arena *a, struct pairs *all, const struct mg_json *patch,
+                         const struct mg_meta_rules *r, struct mg_err *err)
 {
     /* Deletions first, so that a patch may swap a key for another in a full map. */
     for (const struct mg_json *m = patch->child; m; m = m->next) {
@@ -100,8 +105,8 @@ static mg_rc patch_pairs(struct mg_arena *a, struct pairs *all, const struct mg_
     return MG_OK;
 }
 
-mg_rc mg_metadata_patch(struct mg_arena *a, struct mg_sv base, const struct mg_json *patch, const struct mg_meta_rules *rules,
-                        struct mg_sv *ret, struct mg_err *err)
+mg_rc mg_metadata_patch(struct mg_arena *a, struct mg_sv base, const struct mg_json *patch,
+                        const struct mg_meta_rules *rules, struct mg_sv *ret, struct mg_err *err)
 {
     *ret = base;
     if (!mg_given(patch))

@@ -12,7 +12,7 @@ struct mg_meta_rules {
     bool create, empty_deletes;
     const char *code;
 };
-mg_rc mg_metadata_patch(struct mg_arena *a, struct mg_sv base, const struct mg_json *patch, const struct mg_meta_rules *rules,
-                        struct mg_sv *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_metadata_patch(struct mg_arena *a, struct mg_sv base, const struct mg_json *patch,
+                        const struct mg_meta_rules *rules, struct mg_sv *ret, struct mg_err *err) MG_MUSTCHECK;
 
 #endif

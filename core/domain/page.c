@@ -6,8 +6,9 @@
 #include "base/mem.h"
 #include "crypto/hash.h"
 
-/* A token is base64url of "DIGEST:n|b:POS:ID"; the digest covers the rest and the scope, so that half a token, one of another list
- * and one of other filters are all refused. It is no secret: what a forged cursor could reach is what the key may read anyway. */
+/* A token is base64url of "DIGEST:n|b:POS:ID"; the digest covers the rest and the scope, so that half a token,
+ * one of another list and one of other filters are all refused. It is no secret: what a forged cursor could reach is
+ * what the key may read anyway. */
 enum { TOKEN_MAX = 512 /* characters */, DIGEST_LEN = 16 /* hex digits */ };
 
 static void digest(struct mg_arena *a, struct mg_sv scope, struct mg_sv text, char out[MG_SHA256_HEX])
@@ -28,12 +29,14 @@ struct mg_sv mg_cursor_format(struct mg_arena *a, struct mg_sv scope, const stru
 
 static mg_rc refuse(struct mg_err *err)
 {
-    return mg_err_set(err, MG_EINVAL,
-                      "page: this is not a cursor of this list with these filters; pass next_page (or prev_page) of its answer "
-                      "unchanged, with the same filters, or leave it out to begin at the start");
+    return mg_err_set(
+        err, MG_EINVAL,
+        "page: this is not a cursor of this list with these filters; pass next_page (or prev_page) of its answer "
+        "unchanged, with the same filters, or leave it out to begin at the start");
 }
 
-mg_rc mg_cursor_parse(struct mg_arena *a, struct mg_sv scope, struct mg_sv token, struct mg_cursor *ret, struct mg_err *err)
+mg_rc mg_cursor_parse(struct mg_arena *a, struct mg_sv scope, struct mg_sv token, struct mg_cursor *ret,
+                      struct mg_err *err)
 {
     char hex[MG_SHA256_HEX];
     *ret = (struct mg_cursor){.given = false};

@@ -17,7 +17,8 @@ struct mg_cursor {
 /* scope: names the list and all of its filters in a fixed form; another scope refuses the cursor. */
 struct mg_sv mg_cursor_format(struct mg_arena *a, struct mg_sv scope, const struct mg_cursor *c);
 /* token empty or ptr NULL: not given. MG_EINVAL names the parameter "page". */
-mg_rc mg_cursor_parse(struct mg_arena *a, struct mg_sv scope, struct mg_sv token, struct mg_cursor *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_cursor_parse(struct mg_arena *a, struct mg_sv scope, struct mg_sv token, struct mg_cursor *ret,
+                      struct mg_err *err) MG_MUSTCHECK;
 
 /* text ptr NULL: fallback. */
 mg_rc mg_limit_parse(struct mg_sv text, int fallback, int max, int *ret, struct mg_err *err) MG_MUSTCHECK;

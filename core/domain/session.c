@@ -2,13 +2,15 @@
 
 #include "domain/metadata.h"
 
-static const char NO_RESOURCES[] =
-    "files, repositories and memory stores are not part of this build, so nothing can be mounted; send [] or leave it out";
+static const char NO_RESOURCES[] = "files, repositories and memory stores are not part of this build, so nothing can "
+                                   "be mounted; send [] or leave it out";
 static const char NO_VAULTS[] = "vaults are not part of this build, so no vault id can exist; send [] or leave it out";
 
 /* What the refusal of a budget says; it names the contract's reason. */
-static const char NO_BUDGET[] = "model_not_budgetable: this build has no price list, so a budget could not be kept; leave it out";
-static const char NO_BUDGET_UPDATE[] = "budget_create_only: a budget cannot be added to a session that was created without one";
+static const char NO_BUDGET[] =
+    "model_not_budgetable: this build has no price list, so a budget could not be kept; leave it out";
+static const char NO_BUDGET_UPDATE[] =
+    "budget_create_only: a budget cannot be added to a session that was created without one";
 
 enum { C_AGENT, C_ENVIRONMENT, C_TITLE, C_METADATA, C_RESOURCES, C_VAULTS, C_EVENTS, C_BUDGET, N_CREATE };
 static const struct mg_field_rule CREATE_RULES[] = {
@@ -29,7 +31,8 @@ static struct mg_sv title_of(struct mg_arena *a, const struct mg_json *v)
     return s.len ? s : mg_sv_n(NULL, 0);
 }
 
-mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret, struct mg_err *err)
+mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret,
+                              struct mg_err *err)
 {
     const struct mg_json *m[N_CREATE];
     const struct mg_meta_rules meta = {.create = true};
@@ -59,7 +62,8 @@ static const struct mg_field_rule UPDATE_RULES[] = {
     {.name = NULL},
 };
 
-mg_rc mg_session_parse_update(struct mg_arena *a, const struct mg_json *body, struct mg_session_update *ret, struct mg_err *err)
+mg_rc mg_session_parse_update(struct mg_arena *a, const struct mg_json *body, struct mg_session_update *ret,
+                              struct mg_err *err)
 {
     const struct mg_json *m[N_UPDATE];
     mg_rc rc = mg_check_object(a, body, "", UPDATE_RULES, m, err);

@@ -15,7 +15,8 @@ struct mg_session_create {
     struct mg_draft *events;
     int n_events;
 };
-mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret,
+                              struct mg_err *err) MG_MUSTCHECK;
 
 struct mg_session_update {
     bool has_title;
@@ -23,6 +24,7 @@ struct mg_session_update {
     const struct mg_json *metadata; /* the patch, or NULL */
     const struct mg_json *agent;    /* {tools, mcp_servers}, or NULL */
 };
-mg_rc mg_session_parse_update(struct mg_arena *a, const struct mg_json *body, struct mg_session_update *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_session_parse_update(struct mg_arena *a, const struct mg_json *body, struct mg_session_update *ret,
+                              struct mg_err *err) MG_MUSTCHECK;
 
 #endif

@@ -1,6 +1,7 @@
 #include "service/agent.h"
 
 #include "domain/agent.h"
+#include "domain/check.h"
 
 mg_rc mg_agents_create(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, const struct mg_json *body,
                        struct mg_agent_row *ret, struct mg_err *err)
@@ -15,8 +16,8 @@ mg_rc mg_agents_create(struct mg_pg *pg, struct mg_arena *a, const struct mg_pri
     return rc < 0 ? rc : mg_txn_commit(&t, err);
 }
 
-mg_rc mg_agents_update(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id, const struct mg_json *body,
-                       struct mg_agent_row *ret, struct mg_err *err)
+mg_rc mg_agents_update(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
+                       const struct mg_json *body, struct mg_agent_row *ret, struct mg_err *err)
 {
     struct mg_agent old, new;
     int64_t expected = 0;
@@ -29,9 +30,10 @@ mg_rc mg_agents_update(struct mg_pg *pg, struct mg_arena *a, const struct mg_pri
     if (rc < 0)
         return rc;
     if (ret->archived_us != INT64_MIN)
-        return mg_err_set(err, MG_EINVAL, "agent '%.*s' is archived and cannot be changed", MG_SV_ARG(id));
+        return mg_err_set(err, MG_EINVAL, "agent '%.*s' is archived and cannot be changed", MG_SV_ARG(mg_shown_id(id)));
     if (expected && expected != ret->latest_version)
-        return mg_err_set(err, MG_ECONFLICT, "version: the agent is at version %lld, not %lld; read it again and repeat the change",
+        return mg_err_set(err, MG_ECONFLICT,
+                          "version: the agent is at version %lld, not %lld; read it again and repeat the change",
                           (long long)ret->latest_version, (long long)expected);
     if (mg_agent_same(a, &old, &new))
         return MG_OK;
@@ -39,8 +41,8 @@ mg_rc mg_agents_update(struct mg_pg *pg, struct mg_arena *a, const struct mg_pri
     return rc < 0 ? rc : mg_txn_commit(&t, err);
 }
 
-mg_rc mg_agents_archive(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id, struct mg_agent_row *ret,
-                        struct mg_err *err)
+mg_rc mg_agents_archive(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
+                        struct mg_agent_row *ret, struct mg_err *err)
 {
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     mg_rc rc = mg_agent_lock(a, &t, mg_id_sv(&who->workspace), id, ret, err);

@@ -1,7 +1,10 @@
 #include "service/environment.h"
 
-mg_rc mg_environments_create(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, const struct mg_json *body,
-                             bool default_cloud, struct mg_environment_row *ret, struct mg_err *err)
+#include "domain/check.h"
+
+mg_rc mg_environments_create(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                             const struct mg_json *body, bool default_cloud, struct mg_environment_row *ret,
+                             struct mg_err *err)
 {
     struct mg_environment env;
     const struct mg_id id = mg_id_new("env");
@@ -18,7 +21,8 @@ mg_rc mg_environments_update(struct mg_pg *pg, struct mg_arena *a, const struct 
     if (rc < 0)
         return rc;
     if (ret->archived_us != INT64_MIN)
-        return mg_err_code(err, MG_EINVAL, "environment_archived", "environment '%.*s' is archived and cannot be changed", MG_SV_ARG(id));
+        return mg_err_code(err, MG_EINVAL, "environment_archived",
+                           "environment '%.*s' is archived and cannot be changed", MG_SV_ARG(mg_shown_id(id)));
     rc = mg_environment_parse_update(a, body, &ret->env, &env, err);
     if (rc >= 0)
         rc = mg_environment_save(a, &t, ret, &env, err);
@@ -36,7 +40,8 @@ mg_rc mg_environments_archive(struct mg_pg *pg, struct mg_arena *a, const struct
     return rc < 0 ? rc : mg_txn_commit(&t, err);
 }
 
-mg_rc mg_environments_delete(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id, struct mg_err *err)
+mg_rc mg_environments_delete(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
+                             struct mg_err *err)
 {
     struct mg_environment_row row;
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);

@@ -14,8 +14,8 @@ enum { UPDATED_MAX = 128 * 1024 * 1024 /* bytes of a session.updated: an agent's
 /* ---- create ---- */
 
 /* The agent as this session will run it: the stored one with its overrides. */
-static mg_rc resolve_agent(struct mg_arena *a, const struct mg_session_create *c, const struct mg_session_base *base, struct mg_sv *ret,
-                           struct mg_err *err)
+static mg_rc resolve_agent(struct mg_arena *a, const struct mg_session_create *c, const struct mg_session_base *base,
+                           struct mg_sv *ret, struct mg_err *err)
 {
     struct mg_agent x;
     mg_rc rc = mg_agent_load(a, base->agent_body, &x, err);
@@ -29,7 +29,8 @@ static mg_rc resolve_agent(struct mg_arena *a, const struct mg_session_create *c
 }
 
 mg_rc mg_sessions_create(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
-                         const struct mg_json *body, struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err)
+                         const struct mg_json *body, struct mg_res **ret_res, struct mg_session_row *ret,
+                         struct mg_err *err)
 {
     struct mg_session_create c;
     struct mg_session_base base;
@@ -87,8 +88,8 @@ static bool same_json(struct mg_arena *a, struct mg_sv x, struct mg_sv y)
                               mg_json_parse(a, y, &mg_json_raw_limits, &v, NULL) == MG_OK && mg_json_equal(a, u, v));
 }
 
-static mg_rc change_agent(struct mg_arena *a, const struct mg_session_state *st, const struct mg_json *update, struct change *c,
-                          struct mg_err *err)
+static mg_rc change_agent(struct mg_arena *a, const struct mg_session_state *st, const struct mg_json *update,
+                          struct change *c, struct mg_err *err)
 {
     struct mg_agent old, new;
     struct mg_json *snapshot;
@@ -103,8 +104,10 @@ static mg_rc change_agent(struct mg_arena *a, const struct mg_session_state *st,
     if (mg_agent_same(a, &old, &new))
         return MG_OK;
     if (st->status != MG_ST_IDLE || st->turn_step != MG_TURN_NONE)
-        return mg_err_set(err, MG_ECONFLICT, "agent: can only be changed while the session is idle and waits for no tool call; it is %s",
-                          st->status == MG_ST_IDLE ? "waiting for an answer to a tool call" : mg_session_status_name(st->status));
+        return mg_err_set(err, MG_ECONFLICT,
+                          "agent: can only be changed while the session is idle and waits for no tool call; it is %s",
+                          st->status == MG_ST_IDLE ? "waiting for an answer to a tool call"
+                                                   : mg_session_status_name(st->status));
     rc = mg_json_parse(a, c->agent, &mg_json_raw_limits, &snapshot, err);
     if (rc < 0)
         return mg_err_wrap(err, MG_EINTERNAL, "stored agent");
@@ -163,8 +166,9 @@ static mg_rc takes_update(const struct mg_session_state *st, struct mg_err *err)
     return MG_OK;
 }
 
-mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
-                         const struct mg_json *body, struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err)
+mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                         struct mg_sv id, const struct mg_json *body, struct mg_res **ret_res,
+                         struct mg_session_row *ret, struct mg_err *err)
 {
     struct mg_session_update u;
     struct change c;
@@ -205,7 +209,8 @@ static mg_rc not_running(const struct mg_session_state *st, const char *what, st
     if (st->deleting)
         return gone(err, st);
     if (st->status == MG_ST_RUNNING || st->status == MG_ST_RESCHEDULING)
-        return mg_err_set(err, MG_ECONFLICT, "session '%s' is %s and cannot be %s; send a user.interrupt and wait until it is idle",
+        return mg_err_set(err, MG_ECONFLICT,
+                          "session '%s' is %s and cannot be %s; send a user.interrupt and wait until it is idle",
                           st->session.s, mg_session_status_name(st->status), what);
     return MG_OK;
 }
@@ -222,8 +227,8 @@ static mg_rc terminate(struct mg_step *s, struct mg_err *err)
     return MG_OK;
 }
 
-mg_rc mg_sessions_archive(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
-                          struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err)
+mg_rc mg_sessions_archive(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                          struct mg_sv id, struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err)
 {
     struct mg_sv workspace = mg_id_sv(&who->workspace);
     mg_auto(step) struct mg_step s;
@@ -246,8 +251,8 @@ mg_rc mg_sessions_archive(struct mg_engine *e, struct mg_pg *pg, struct mg_arena
     return mg_session_get(pg, workspace, id, ret_res, ret, err);
 }
 
-mg_rc mg_sessions_delete(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
-                         struct mg_err *err)
+mg_rc mg_sessions_delete(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                         struct mg_sv id, struct mg_err *err)
 {
     mg_auto(step) struct mg_step s;
     mg_rc rc = mg_step_begin(&s, e, pg, a, id, mg_id_sv(&who->workspace), -1, err);

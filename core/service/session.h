@@ -10,15 +10,18 @@ struct mg_engine;
 
 /* One transaction: agent and environment locked, rows, initial events. Rows are views of *ret_res. */
 mg_rc mg_sessions_create(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
-                         const struct mg_json *body, struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err) MG_MUSTCHECK;
-/* One session.updated with what changed; nothing when nothing did. agent needs a session that does not run. */
-mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
-                         const struct mg_json *body, struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err) MG_MUSTCHECK;
-/* The session ends for good, and stays readable. Twice is fine; a running one is MG_ECONFLICT. */
-mg_rc mg_sessions_archive(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
-                          struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err) MG_MUSTCHECK;
-/* The durable mark; sandbox and rows follow by the reconciler. A running one is MG_ECONFLICT. */
-mg_rc mg_sessions_delete(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
+                         const struct mg_json *body, struct mg_res **ret_res, struct mg_session_row *ret,
                          struct mg_err *err) MG_MUSTCHECK;
+/* One session.updated with what changed; nothing when nothing did. agent needs a session that does not run. */
+mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                         struct mg_sv id, const struct mg_json *body, struct mg_res **ret_res,
+                         struct mg_session_row *ret, struct mg_err *err) MG_MUSTCHECK;
+/* The session ends for good, and stays readable. Twice is fine; a running one is MG_ECONFLICT. */
+mg_rc mg_sessions_archive(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                          struct mg_sv id, struct mg_res **ret_res, struct mg_session_row *ret,
+                          struct mg_err *err) MG_MUSTCHECK;
+/* The durable mark; sandbox and rows follow by the reconciler. A running one is MG_ECONFLICT. */
+mg_rc mg_sessions_delete(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                         struct mg_sv id, struct mg_err *err) MG_MUSTCHECK;
 
 #endif

@@ -3,10 +3,11 @@
 #include <limits.h>
 
 #include "base/mem.h"
+#include "domain/check.h"
 
 /* The columns of agent_from_row. A version that is not the latest shows when it was made. */
-#define COLUMNS                                                                                                        \
-    "a.id, v.version, a.latest_version, v.body, mg_us(a.created_at),"                                                  \
+#define COLUMNS                                                       \
+    "a.id, v.version, a.latest_version, v.body, mg_us(a.created_at)," \
     " mg_us(CASE WHEN v.version = a.latest_version THEN a.updated_at ELSE v.created_at END), mg_us(a.archived_at)"
 
 static struct mg_agent_row agent_from_row(const struct mg_res *r, int i)
@@ -31,8 +32,9 @@ static void keep(struct mg_arena *a, struct mg_agent_row *row)
 static mg_rc missing(struct mg_err *err, struct mg_sv id, int64_t version)
 {
     if (version)
-        return mg_err_set(err, MG_ENOTFOUND, "agent '%.*s' has no version %lld", MG_SV_ARG(id), (long long)version);
-    return mg_err_set(err, MG_ENOTFOUND, "agent '%.*s' does not exist", MG_SV_ARG(id));
+        return mg_err_set(err, MG_ENOTFOUND, "agent '%.*s' has no version %lld", MG_SV_ARG(mg_shown_id(id)),
+                          (long long)version);
+    return mg_err_set(err, MG_ENOTFOUND, "agent '%.*s' does not exist", MG_SV_ARG(mg_shown_id(id)));
 }
 
 static const struct mg_stmt SQL_INSERT = {
@@ -44,8 +46,8 @@ static const struct mg_stmt SQL_VERSION = {
     "INSERT INTO agent_versions (agent_id, version, body) VALUES ($1, $2::int, $3)",
 };
 
-mg_rc mg_agent_insert(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, const struct mg_id *id, struct mg_sv body,
-                      struct mg_agent_row *ret, struct mg_err *err)
+mg_rc mg_agent_insert(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, const struct mg_id *id,
+                      struct mg_sv body, struct mg_agent_row *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_txn_query(t, &SQL_INSERT, (const struct mg_sv[]){mg_id_sv(id), workspace}, 2, &r, err);
@@ -93,8 +95,8 @@ static const struct mg_stmt SQL_LOCK = {
     "SELECT 1 FROM agents WHERE workspace_id = $1 AND id = $2 FOR NO KEY UPDATE",
 };
 
-mg_rc mg_agent_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, struct mg_agent_row *ret,
-                    struct mg_err *err)
+mg_rc mg_agent_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id,
+                    struct mg_agent_row *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {workspace, id, MG_SV("0")};
@@ -115,7 +117,8 @@ static const struct mg_stmt SQL_ADVANCE = {
     "UPDATE agents SET latest_version = $2::int, updated_at = now() WHERE id = $1 RETURNING mg_us(updated_at)",
 };
 
-mg_rc mg_agent_add_version(struct mg_arena *a, struct mg_txn *t, struct mg_agent_row *row, struct mg_sv body, struct mg_err *err)
+mg_rc mg_agent_add_version(struct mg_arena *a, struct mg_txn *t, struct mg_agent_row *row, struct mg_sv body,
+                           struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {row->id, mg_p_int(a, row->latest_version + 1), body};
@@ -151,13 +154,14 @@ mg_rc mg_agent_set_archived(struct mg_arena *a, struct mg_txn *t, struct mg_agen
 #define LIST(op, way)                                                                                                  \
     "SELECT " COLUMNS " FROM agents a JOIN agent_versions v ON v.agent_id = a.id AND v.version = a.latest_version"     \
     " WHERE a.workspace_id = $1 AND (a.created_at, a.id) " op " ($2::timestamptz, $3)"                                 \
-    " AND a.created_at >= $4::timestamptz AND a.created_at <= $5::timestamptz AND ($6::bool OR a.archived_at IS NULL)"  \
+    " AND a.created_at >= $4::timestamptz AND a.created_at <= $5::timestamptz AND ($6::bool OR a.archived_at IS NULL)" \
     " ORDER BY a.created_at " way ", a.id " way " LIMIT $7::int"
 
 static const struct mg_stmt SQL_LIST_DOWN = {"agent_list_down", LIST("<", "DESC")};
 static const struct mg_stmt SQL_LIST_UP = {"agent_list_up", LIST(">", "ASC")};
 
-static void rows_of(struct mg_arena *a, const struct mg_res *r, const struct mg_list_page *page, struct mg_agent_row **ret)
+static void rows_of(struct mg_arena *a, const struct mg_res *r, const struct mg_list_page *page,
+                    struct mg_agent_row **ret)
 {
     struct mg_agent_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(page->n + 1));
     for (int i = 0; i < page->n; i++)
@@ -193,11 +197,13 @@ static const struct mg_stmt SQL_VERSIONS = {
     " WHERE a.workspace_id = $1 AND a.id = $2 AND v.version < $3::int ORDER BY v.version DESC LIMIT $4::int",
 };
 
-mg_rc mg_agent_versions(struct mg_arena *a, struct mg_pg *pg, struct mg_sv id, const struct mg_list_query *q, struct mg_res **ret_res,
-                        struct mg_agent_row **ret, struct mg_list_page *ret_page, struct mg_err *err)
+mg_rc mg_agent_versions(struct mg_arena *a, struct mg_pg *pg, struct mg_sv id, const struct mg_list_query *q,
+                        struct mg_res **ret_res, struct mg_agent_row **ret, struct mg_list_page *ret_page,
+                        struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    const struct mg_sv p[] = {q->workspace, id, mg_p_int(a, q->cursor.given ? q->cursor.pos : INT_MAX), mg_p_int(a, q->limit + 1)};
+    const struct mg_sv p[] = {q->workspace, id, mg_p_int(a, q->cursor.given ? q->cursor.pos : INT_MAX),
+                              mg_p_int(a, q->limit + 1)};
     mg_rc rc = mg_pg_exec(pg, &SQL_VERSIONS, p, 4, &r, err);
     if (rc < 0)
         return rc;

@@ -1,9 +1,10 @@
 #include "store/environment.h"
 
 #include "base/mem.h"
+#include "domain/check.h"
 
-#define COLUMNS                                                                                                        \
-    "id, name, description, config_type = 'cloud', config, metadata, scope, mg_us(created_at), mg_us(updated_at),"     \
+#define COLUMNS                                                                                                    \
+    "id, name, description, config_type = 'cloud', config, metadata, scope, mg_us(created_at), mg_us(updated_at)," \
     " mg_us(archived_at)"
 
 static struct mg_environment_row environment_from_row(const struct mg_res *r, int i)
@@ -40,10 +41,12 @@ static void keep(struct mg_arena *a, struct mg_environment_row *row)
     row->env.scope = copy(a, row->env.scope);
 }
 
-static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, struct mg_environment_row *ret, struct mg_err *err)
+static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, struct mg_environment_row *ret,
+                  struct mg_err *err)
 {
     if (mg_res_rows(r) == 0)
-        return mg_err_code(err, MG_ENOTFOUND, "environment_not_found", "environment '%.*s' does not exist", MG_SV_ARG(id));
+        return mg_err_code(err, MG_ENOTFOUND, "environment_not_found", "environment '%.*s' does not exist",
+                           MG_SV_ARG(mg_shown_id(id)));
     *ret = environment_from_row(r, 0);
     keep(a, ret);
     return MG_OK;
@@ -59,8 +62,9 @@ mg_rc mg_environment_insert(struct mg_arena *a, struct mg_pg *pg, struct mg_sv w
                             const struct mg_environment *env, struct mg_environment_row *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    const struct mg_sv p[] = {mg_id_sv(id), workspace,   env->name,     env->description, mg_sv_of(env->cloud ? "cloud" : "self_hosted"),
-                              env->config,  env->metadata, env->scope};
+    const struct mg_sv p[] = {
+        mg_id_sv(id), workspace,     env->name, env->description, mg_sv_of(env->cloud ? "cloud" : "self_hosted"),
+        env->config,  env->metadata, env->scope};
     mg_rc rc = mg_pg_exec(pg, &SQL_INSERT, p, 8, &r, err);
     return rc < 0 ? rc : take(a, r, mg_id_sv(id), ret, err);
 }
@@ -74,16 +78,16 @@ static const struct mg_stmt SQL_LOCK = {
     "SELECT " COLUMNS " FROM environments WHERE workspace_id = $1 AND id = $2 FOR UPDATE",
 };
 
-mg_rc mg_environment_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace, struct mg_sv id, struct mg_environment_row *ret,
-                         struct mg_err *err)
+mg_rc mg_environment_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace, struct mg_sv id,
+                         struct mg_environment_row *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_pg_exec(pg, &SQL_GET, (const struct mg_sv[]){workspace, id}, 2, &r, err);
     return rc < 0 ? rc : take(a, r, id, ret, err);
 }
 
-mg_rc mg_environment_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, struct mg_environment_row *ret,
-                          struct mg_err *err)
+mg_rc mg_environment_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id,
+                          struct mg_environment_row *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_txn_query(t, &SQL_LOCK, (const struct mg_sv[]){workspace, id}, 2, &r, err);
@@ -96,8 +100,8 @@ static const struct mg_stmt SQL_SAVE = {
     " WHERE id = $1 RETURNING " COLUMNS,
 };
 
-mg_rc mg_environment_save(struct mg_arena *a, struct mg_txn *t, struct mg_environment_row *row, const struct mg_environment *env,
-                          struct mg_err *err)
+mg_rc mg_environment_save(struct mg_arena *a, struct mg_txn *t, struct mg_environment_row *row,
+                          const struct mg_environment *env, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {row->id, env->name, env->description, env->config, env->metadata, env->scope};
@@ -120,11 +124,14 @@ mg_rc mg_environment_set_archived(struct mg_txn *t, struct mg_environment_row *r
     return MG_OK;
 }
 
-static const struct mg_stmt SQL_IN_USE = {"environment_in_use", "SELECT count(*) FROM (SELECT 1 FROM sessions WHERE environment_id = $1 LIMIT 1000) s"};
-static const struct mg_stmt SQL_DELETE_KEYS = {"environment_delete_keys", "DELETE FROM api_keys WHERE environment_id = $1"};
+static const struct mg_stmt SQL_IN_USE = {
+    "environment_in_use", "SELECT count(*) FROM (SELECT 1 FROM sessions WHERE environment_id = $1 LIMIT 1000) s"};
+static const struct mg_stmt SQL_DELETE_KEYS = {"environment_delete_keys",
+                                               "DELETE FROM api_keys WHERE environment_id = $1"};
 static const struct mg_stmt SQL_DELETE = {"environment_delete", "DELETE FROM environments WHERE id = $1"};
 
-mg_rc mg_environment_delete(struct mg_arena *a, struct mg_txn *t, const struct mg_environment_row *row, struct mg_err *err)
+mg_rc mg_environment_delete(struct mg_arena *a, struct mg_txn *t, const struct mg_environment_row *row,
+                            struct mg_err *err)
 {
     (void)a;
     mg_auto(res) struct mg_res *r = NULL;
@@ -133,14 +140,15 @@ mg_rc mg_environment_delete(struct mg_arena *a, struct mg_txn *t, const struct m
         return rc;
     long long n = (long long)mg_res_int(r, 0, 0);
     if (n > 0)
-        return mg_err_set(err, MG_ECONFLICT, "environment '%.*s' is used by %lld session%s; delete them first, or archive the environment",
-                          MG_SV_ARG(row->id), n, n == 1 ? "" : "s");
+        return mg_err_set(err, MG_ECONFLICT,
+                          "environment '%.*s' is used by %lld session%s; delete them first, or archive the environment",
+                          MG_SV_ARG(mg_shown_id(row->id)), n, n == 1 ? "" : "s");
     rc = mg_txn_queue(t, &SQL_DELETE_KEYS, &row->id, 1, -1, err);
     return rc < 0 ? rc : mg_txn_queue(t, &SQL_DELETE, &row->id, 1, 1, err);
 }
 
-#define LIST(op, way)                                                                                                  \
-    "SELECT " COLUMNS " FROM environments WHERE workspace_id = $1 AND (created_at, id) " op " ($2::timestamptz, $3)"   \
+#define LIST(op, way)                                                                                                \
+    "SELECT " COLUMNS " FROM environments WHERE workspace_id = $1 AND (created_at, id) " op " ($2::timestamptz, $3)" \
     " AND ($4::bool OR archived_at IS NULL) ORDER BY created_at " way ", id " way " LIMIT $5::int"
 
 static const struct mg_stmt SQL_LIST_DOWN = {"environment_list_down", LIST("<", "DESC")};
@@ -150,7 +158,8 @@ mg_rc mg_environment_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_
                           struct mg_environment_row **ret, struct mg_list_page *ret_page, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    const struct mg_sv p[] = {q->workspace, mg_list_pos(a, q), mg_list_pos_id(q), mg_p_bool(q->include_archived), mg_p_int(a, q->limit + 1)};
+    const struct mg_sv p[] = {q->workspace, mg_list_pos(a, q), mg_list_pos_id(q), mg_p_bool(q->include_archived),
+                              mg_p_int(a, q->limit + 1)};
     mg_rc rc = mg_pg_exec(pg, mg_list_scan_up(q) ? &SQL_LIST_UP : &SQL_LIST_DOWN, p, 5, &r, err);
     if (rc < 0)
         return rc;

@@ -2,24 +2,28 @@
 
 #include "base/mem.h"
 
-/* One row more than the limit tells whether a page follows; so does a row that the byte limit cut off. Sizes are read without the
- * text: octet_length of a stored value does not fetch it. */
-#define LIST(filter, op, way)                                                                                          \
-    "SELECT seq, id, type, coalesce(thread_id, ''), body, mg_us(processed_at), total FROM ("                           \
-    " SELECT *, sum(octet_length(body)) OVER w - octet_length(body) AS before, count(*) OVER () AS total,"             \
-    " row_number() OVER w AS place FROM ("                                                                             \
-    "  SELECT e.* FROM events e WHERE e.session_id = $1 AND e.seq " op " $3::bigint AND EXISTS (SELECT 1 FROM sessions s" \
-    "  JOIN session_state st ON st.session_id = s.id WHERE s.id = $1 AND s.workspace_id = $2 AND st.deleting_at IS NULL)" filter \
-    "  ORDER BY e.seq " way " LIMIT $4::int + 1) page WINDOW w AS (ORDER BY seq " way ")) sized"                       \
+/* One row more than the limit tells whether a page follows; so does a row that the byte limit cut off. Sizes are
+ * read without the text: octet_length of a stored value does not fetch it. */
+#define LIST(filter, op, way)                                                                                        \
+    "SELECT seq, id, type, coalesce(thread_id, ''), body, mg_us(processed_at), total FROM ("                         \
+    " SELECT *, sum(octet_length(body)) OVER w - octet_length(body) AS before, count(*) OVER () AS total,"           \
+    " row_number() OVER w AS place FROM ("                                                                           \
+    "  SELECT e.* FROM events e WHERE e.session_id = $1 AND e.seq " op                                               \
+    " $3::bigint AND EXISTS (SELECT 1 FROM sessions s"                                                               \
+    "  JOIN session_state st ON st.session_id = s.id WHERE s.id = $1 AND s.workspace_id = $2 AND st.deleting_at IS " \
+    "NULL)" filter "  ORDER BY e.seq " way " LIMIT $4::int + 1) page WINDOW w AS (ORDER BY seq " way ")) sized"      \
     " WHERE place <= $4::int AND before < $5::bigint ORDER BY seq " way
-#define BY_TYPE_AND_TIME                                                                                               \
-    " AND ($6::text[] IS NULL OR e.type = ANY ($6::text[])) AND ($7::timestamptz IS NULL OR e.processed_at > $7::timestamptz)" \
-    " AND ($8::timestamptz IS NULL OR e.processed_at >= $8::timestamptz) AND ($9::timestamptz IS NULL OR e.processed_at < $9::timestamptz)" \
+#define BY_TYPE_AND_TIME                                                                                       \
+    " AND ($6::text[] IS NULL OR e.type = ANY ($6::text[])) AND ($7::timestamptz IS NULL OR e.processed_at > " \
+    "$7::timestamptz)"                                                                                         \
+    " AND ($8::timestamptz IS NULL OR e.processed_at >= $8::timestamptz) AND ($9::timestamptz IS NULL OR "     \
+    "e.processed_at < $9::timestamptz)"                                                                        \
     " AND ($10::timestamptz IS NULL OR e.processed_at <= $10::timestamptz)"
 
 static const struct mg_stmt LISTS[2][2] = {
     {{"event_list_down", LIST("", "<", "DESC")}, {"event_list_up", LIST("", ">", "ASC")}},
-    {{"event_list_by_down", LIST(BY_TYPE_AND_TIME, "<", "DESC")}, {"event_list_by_up", LIST(BY_TYPE_AND_TIME, ">", "ASC")}},
+    {{"event_list_by_down", LIST(BY_TYPE_AND_TIME, "<", "DESC")},
+     {"event_list_by_up", LIST(BY_TYPE_AND_TIME, ">", "ASC")}},
 };
 
 static struct mg_sv bound(struct mg_arena *a, int64_t us)
@@ -27,11 +31,13 @@ static struct mg_sv bound(struct mg_arena *a, int64_t us)
     return us == INT64_MIN ? mg_p_null() : mg_p_time(a, us);
 }
 
-mg_rc mg_events_list(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, const struct mg_list_query *q, const struct mg_sv *types,
-                     int n_types, struct mg_res **ret_res, struct mg_event_seen **ret, int *ret_n, bool *ret_more, struct mg_err *err)
+mg_rc mg_events_list(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, const struct mg_list_query *q,
+                     const struct mg_sv *types, int n_types, struct mg_res **ret_res, struct mg_event_seen **ret,
+                     int *ret_n, bool *ret_more, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    bool filtered = n_types || q->gt_us != INT64_MIN || q->gte_us != INT64_MIN || q->lt_us != INT64_MIN || q->lte_us != INT64_MIN;
+    bool filtered =
+        n_types || q->gt_us != INT64_MIN || q->gte_us != INT64_MIN || q->lt_us != INT64_MIN || q->lte_us != INT64_MIN;
     int64_t start = q->cursor.given ? q->cursor.pos : q->ascending ? 0 : INT64_MAX;
     const struct mg_sv p[] = {
         session,

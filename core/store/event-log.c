@@ -3,6 +3,7 @@
 #include <limits.h>
 
 #include "base/clock.h"
+#include "domain/check.h"
 
 static const struct mg_stmt SQL_INSERT = {
     "events_insert",
@@ -141,7 +142,7 @@ mg_rc mg_event_seq_of(struct mg_pg *pg, struct mg_sv session, struct mg_sv event
     if (rc < 0)
         return rc;
     if (mg_res_rows(r) == 0)
-        return mg_err_set(err, MG_ENOTFOUND, "this session has no event '%.*s'", MG_SV_ARG(event_id));
+        return mg_err_set(err, MG_ENOTFOUND, "this session has no event '%.*s'", MG_SV_ARG(mg_shown_id(event_id)));
     *ret = mg_res_int(r, 0, 0);
     return MG_OK;
 }
@@ -159,7 +160,7 @@ mg_rc mg_session_last_seq(struct mg_pg *pg, struct mg_sv session, struct mg_sv w
     if (rc < 0)
         return rc;
     if (mg_res_rows(r) == 0)
-        return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(session));
+        return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(mg_shown_id(session)));
     *ret = mg_res_int(r, 0, 0);
     return MG_OK;
 }

@@ -1,5 +1,7 @@
 #include "store/session-state.h"
 
+#include "domain/check.h"
+
 static const char *const status_names[] = {"idle", "running", "rescheduling", "terminated"};
 static const char *const step_names[] = {"none", "model", "tools", "action", "backoff"};
 
@@ -35,12 +37,12 @@ mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv works
     mg_auto(res) struct mg_res *r = NULL;
     *ret = (struct mg_session_state){0};
     if (!mg_id_from(session, &ret->session))
-        return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(session));
+        return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(mg_shown_id(session)));
     mg_rc rc = mg_txn_query(t, &SQL_LOCK, (const struct mg_sv[]){session, workspace.len ? workspace : MG_SV("")}, 2, &r, err);
     if (rc < 0)
         return rc;
     if (mg_res_rows(r) == 0)
-        return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(session));
+        return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(mg_shown_id(session)));
     (void)mg_id_from(mg_res_sv(r, 0, 0), &ret->workspace);
     ret->archived = mg_res_bool(r, 0, 1);
     ret->deleting = mg_res_bool(r, 0, 2);

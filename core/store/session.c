@@ -1,12 +1,14 @@
 #include "store/session.h"
 
 #include "base/mem.h"
+#include "domain/check.h"
 
-#define COLUMNS                                                                                                        \
-    "s.id, s.agent, s.environment_id, st.status, s.title, s.metadata, s.resources, s.vault_ids, s.budget,"             \
-    " s.deployment_id, mg_us(s.created_at), mg_us(st.updated_at), mg_us(s.archived_at),"                               \
-    " st.active_us + CASE WHEN st.running_since IS NULL THEN 0 ELSE mg_us(now()) - mg_us(st.running_since) END,"       \
-    " mg_us(coalesce(st.terminated_at, now())) - mg_us(s.created_at), st.input_tokens, st.output_tokens, st.cache_read," \
+#define COLUMNS                                                                                                  \
+    "s.id, s.agent, s.environment_id, st.status, s.title, s.metadata, s.resources, s.vault_ids, s.budget,"       \
+    " s.deployment_id, mg_us(s.created_at), mg_us(st.updated_at), mg_us(s.archived_at),"                         \
+    " st.active_us + CASE WHEN st.running_since IS NULL THEN 0 ELSE mg_us(now()) - mg_us(st.running_since) END," \
+    " mg_us(coalesce(st.terminated_at, now())) - mg_us(s.created_at), st.input_tokens, st.output_tokens, "       \
+    "st.cache_read,"                                                                                             \
     " st.cache_5m, st.cache_1h, st.web_searches, st.web_fetches"
 #define FROM " FROM sessions s JOIN session_state st ON st.session_id = s.id"
 
@@ -45,7 +47,8 @@ static struct mg_session_row session_from_row(const struct mg_res *r, int i)
 
 /* ---- create ---- */
 
-/* Locks first, in one order for all; the read behind them sees what they waited for. FOR SHARE: creates do not wait for each other. */
+/* Locks first, in one order for all; the read behind them sees what they waited for. FOR SHARE: creates do not wait
+ * for each other. */
 static const struct mg_stmt SQL_LOCK_AGENT = {
     "session_lock_agent",
     "SELECT 1 FROM agents WHERE workspace_id = $1 AND id = $2 FOR SHARE",
@@ -56,31 +59,39 @@ static const struct mg_stmt SQL_LOCK_ENVIRONMENT = {
 };
 static const struct mg_stmt SQL_BASE = {
     "session_base",
-    "SELECT a.id IS NOT NULL, a.archived_at IS NOT NULL, v.version, v.body, e.id IS NOT NULL, e.archived_at IS NOT NULL, e.config_type,"
+    "SELECT a.id IS NOT NULL, a.archived_at IS NOT NULL, v.version, v.body, e.id IS NOT NULL, e.archived_at IS NOT "
+    "NULL, e.config_type,"
     " e.config FROM (SELECT 1) one"
     " LEFT JOIN agents a ON a.workspace_id = $1 AND a.id = $2"
-    " LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = CASE WHEN $3::int = 0 THEN a.latest_version ELSE $3::int END"
+    " LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = CASE WHEN $3::int = 0 THEN a.latest_version ELSE "
+    "$3::int END"
     " LEFT JOIN environments e ON e.workspace_id = $1 AND e.id = $4",
 };
 
-static mg_rc check_base(const struct mg_res *r, struct mg_sv agent_id, int64_t version, struct mg_sv environment_id, struct mg_err *err)
+static mg_rc check_base(const struct mg_res *r, struct mg_sv agent_id, int64_t version, struct mg_sv environment_id,
+                        struct mg_err *err)
 {
     if (!mg_res_bool(r, 0, 0))
-        return mg_err_set(err, MG_ENOTFOUND, "agent: '%.*s' does not exist", MG_SV_ARG(agent_id));
+        return mg_err_set(err, MG_ENOTFOUND, "agent: '%.*s' does not exist", MG_SV_ARG(mg_shown_id(agent_id)));
     if (!mg_res_sv(r, 0, 2).ptr)
-        return mg_err_set(err, MG_ENOTFOUND, "agent.version: agent '%.*s' has no version %lld", MG_SV_ARG(agent_id), (long long)version);
+        return mg_err_set(err, MG_ENOTFOUND, "agent.version: agent '%.*s' has no version %lld",
+                          MG_SV_ARG(mg_shown_id(agent_id)), (long long)version);
     if (!mg_res_bool(r, 0, 4))
-        return mg_err_code(err, MG_ENOTFOUND, "environment_not_found", "environment_id: '%.*s' does not exist", MG_SV_ARG(environment_id));
+        return mg_err_code(err, MG_ENOTFOUND, "environment_not_found", "environment_id: '%.*s' does not exist",
+                           MG_SV_ARG(mg_shown_id(environment_id)));
     if (mg_res_bool(r, 0, 1))
-        return mg_err_set(err, MG_EINVAL, "agent: '%.*s' is archived; use another agent", MG_SV_ARG(agent_id));
+        return mg_err_set(err, MG_EINVAL, "agent: '%.*s' is archived; use another agent",
+                          MG_SV_ARG(mg_shown_id(agent_id)));
     if (mg_res_bool(r, 0, 5))
-        return mg_err_code(err, MG_EINVAL, "environment_archived", "environment_id: '%.*s' is archived; use another environment",
-                           MG_SV_ARG(environment_id));
+        return mg_err_code(err, MG_EINVAL, "environment_archived",
+                           "environment_id: '%.*s' is archived; use another environment",
+                           MG_SV_ARG(mg_shown_id(environment_id)));
     return MG_OK;
 }
 
-mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv agent_id, int64_t agent_version,
-                           struct mg_sv environment_id, struct mg_session_base *ret, struct mg_err *err)
+mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv agent_id,
+                           int64_t agent_version, struct mg_sv environment_id, struct mg_session_base *ret,
+                           struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv agent[] = {workspace, agent_id}, env[] = {workspace, environment_id};
@@ -105,16 +116,19 @@ mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
 
 static const struct mg_stmt SQL_INSERT = {
     "session_insert",
-    "INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type, env_config, title, metadata)"
+    "INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type, env_config, "
+    "title, metadata)"
     " VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10)",
 };
-static const struct mg_stmt SQL_INSERT_STATE = {"session_state_insert", "INSERT INTO session_state (session_id) VALUES ($1)"};
+static const struct mg_stmt SQL_INSERT_STATE = {"session_state_insert",
+                                                "INSERT INTO session_state (session_id) VALUES ($1)"};
 
 mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_session_new *s, struct mg_err *err)
 {
     const struct mg_sv p[] = {
-        mg_id_sv(&s->id),  s->workspace,      s->agent_id,         mg_p_int(a, s->base->agent_version), s->agent,
-        s->environment_id, s->base->env_type, s->base->env_config, s->title,                            s->metadata,
+        mg_id_sv(&s->id), s->workspace,      s->agent_id,       mg_p_int(a, s->base->agent_version),
+        s->agent,         s->environment_id, s->base->env_type, s->base->env_config,
+        s->title,         s->metadata,
     };
     mg_rc rc = mg_txn_queue(t, &SQL_INSERT, p, 10, 1, err);
     return rc < 0 ? rc : mg_txn_queue(t, &SQL_INSERT_STATE, p, 1, 1, err);
@@ -127,25 +141,26 @@ static const struct mg_stmt SQL_GET = {
     "SELECT " COLUMNS FROM " WHERE s.workspace_id = $1 AND s.id = $2 AND st.deleting_at IS NULL",
 };
 
-static mg_rc take(struct mg_res **r, struct mg_sv id, struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err)
+static mg_rc take(struct mg_res **r, struct mg_sv id, struct mg_res **ret_res, struct mg_session_row *ret,
+                  struct mg_err *err)
 {
     if (mg_res_rows(*r) == 0)
-        return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(id));
+        return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(mg_shown_id(id)));
     *ret = session_from_row(*r, 0);
     *ret_res = mg_steal(r);
     return MG_OK;
 }
 
-mg_rc mg_session_get(struct mg_pg *pg, struct mg_sv workspace, struct mg_sv id, struct mg_res **ret_res, struct mg_session_row *ret,
-                     struct mg_err *err)
+mg_rc mg_session_get(struct mg_pg *pg, struct mg_sv workspace, struct mg_sv id, struct mg_res **ret_res,
+                     struct mg_session_row *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_pg_exec(pg, &SQL_GET, (const struct mg_sv[]){workspace, id}, 2, &r, err);
     return rc < 0 ? rc : take(&r, id, ret_res, ret, err);
 }
 
-mg_rc mg_session_read(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, struct mg_res **ret_res, struct mg_session_row *ret,
-                      struct mg_err *err)
+mg_rc mg_session_read(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, struct mg_res **ret_res,
+                      struct mg_session_row *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_txn_query(t, &SQL_GET, (const struct mg_sv[]){workspace, id}, 2, &r, err);
@@ -153,12 +168,12 @@ mg_rc mg_session_read(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id,
 }
 
 /* The agent's sessions have an index of their own, so their list is a statement of its own. */
-#define LIST(agent, op, way)                                                                                           \
-    "SELECT " COLUMNS FROM " WHERE s.workspace_id = $1 AND (s.created_at, s.id) " op " ($2::timestamptz, $3)"          \
-    " AND s.created_at > $4::timestamptz AND s.created_at >= $5::timestamptz AND s.created_at < $6::timestamptz"       \
-    " AND s.created_at <= $7::timestamptz AND ($8::bool OR s.archived_at IS NULL)"                                     \
-    " AND ($9::text[] IS NULL OR st.status = ANY ($9::text[])) AND ($10::text IS NULL OR s.deployment_id = $10)"       \
-    " AND ($11::text IS NULL OR strpos(s.resources, $11) > 0) AND st.deleting_at IS NULL" agent                        \
+#define LIST(agent, op, way)                                                                                     \
+    "SELECT " COLUMNS FROM " WHERE s.workspace_id = $1 AND (s.created_at, s.id) " op " ($2::timestamptz, $3)"    \
+    " AND s.created_at > $4::timestamptz AND s.created_at >= $5::timestamptz AND s.created_at < $6::timestamptz" \
+    " AND s.created_at <= $7::timestamptz AND ($8::bool OR s.archived_at IS NULL)"                               \
+    " AND ($9::text[] IS NULL OR st.status = ANY ($9::text[])) AND ($10::text IS NULL OR s.deployment_id = $10)" \
+    " AND ($11::text IS NULL OR strpos(s.resources, $11) > 0) AND st.deleting_at IS NULL" agent                  \
     " ORDER BY s.created_at " way ", s.id " way " LIMIT $12::int"
 #define BY_AGENT " AND s.agent_id = $13 AND ($14::int = 0 OR s.agent_version = $14::int)"
 
@@ -167,8 +182,9 @@ static const struct mg_stmt LISTS[2][2] = {
     {{"session_list_agent_down", LIST(BY_AGENT, "<", "DESC")}, {"session_list_agent_up", LIST(BY_AGENT, ">", "ASC")}},
 };
 
-mg_rc mg_session_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, const struct mg_session_filter *f,
-                      struct mg_res **ret_res, struct mg_session_row **ret, struct mg_list_page *ret_page, struct mg_err *err)
+mg_rc mg_session_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q,
+                      const struct mg_session_filter *f, struct mg_res **ret_res, struct mg_session_row **ret,
+                      struct mg_list_page *ret_page, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     bool by_agent = f->agent_id.ptr != NULL;
@@ -210,19 +226,22 @@ static const struct mg_stmt SQL_SAVE = {
     "UPDATE sessions SET title = $2, metadata = $3, agent = $4 WHERE id = $1",
 };
 
-mg_rc mg_session_save(struct mg_txn *t, struct mg_sv id, struct mg_sv title, struct mg_sv metadata, struct mg_sv agent, struct mg_err *err)
+mg_rc mg_session_save(struct mg_txn *t, struct mg_sv id, struct mg_sv title, struct mg_sv metadata, struct mg_sv agent,
+                      struct mg_err *err)
 {
     return mg_txn_queue(t, &SQL_SAVE, (const struct mg_sv[]){id, title, metadata, agent}, 4, 1, err);
 }
 
-static const struct mg_stmt SQL_ARCHIVE = {"session_archive", "UPDATE sessions SET archived_at = now() WHERE id = $1 AND archived_at IS NULL"};
+static const struct mg_stmt SQL_ARCHIVE = {
+    "session_archive", "UPDATE sessions SET archived_at = now() WHERE id = $1 AND archived_at IS NULL"};
 
 mg_rc mg_session_set_archived(struct mg_txn *t, struct mg_sv id, struct mg_err *err)
 {
     return mg_txn_queue(t, &SQL_ARCHIVE, &id, 1, 1, err);
 }
 
-static const struct mg_stmt SQL_DELETING = {"session_deleting", "UPDATE session_state SET deleting_at = now() WHERE session_id = $1 AND deleting_at IS NULL"};
+static const struct mg_stmt SQL_DELETING = {
+    "session_deleting", "UPDATE session_state SET deleting_at = now() WHERE session_id = $1 AND deleting_at IS NULL"};
 
 mg_rc mg_session_set_deleting(struct mg_txn *t, struct mg_sv id, struct mg_err *err)
 {

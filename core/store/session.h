@@ -19,8 +19,9 @@ struct mg_session_base {
     struct mg_sv agent_body, env_type, env_config;
 };
 /* agent_version 0: the latest. MG_ENOTFOUND: agent, version or environment; MG_EINVAL: one of them is archived. Arena memory. */
-mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv agent_id, int64_t agent_version,
-                           struct mg_sv environment_id, struct mg_session_base *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv agent_id,
+                           int64_t agent_version, struct mg_sv environment_id, struct mg_session_base *ret,
+                           struct mg_err *err) MG_MUSTCHECK;
 
 struct mg_session_new {
     struct mg_id id;
@@ -28,14 +29,15 @@ struct mg_session_new {
     const struct mg_session_base *base;
 };
 /* Queues both rows: idle, without events. */
-mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_session_new *s, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_session_new *s,
+                        struct mg_err *err) MG_MUSTCHECK;
 
 /* Rows are views of *ret_res. MG_ENOTFOUND also for another workspace's, and for one that is being deleted. */
-mg_rc mg_session_get(struct mg_pg *pg, struct mg_sv workspace, struct mg_sv id, struct mg_res **ret_res, struct mg_session_row *ret,
-                     struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_session_get(struct mg_pg *pg, struct mg_sv workspace, struct mg_sv id, struct mg_res **ret_res,
+                     struct mg_session_row *ret, struct mg_err *err) MG_MUSTCHECK;
 /* The same inside a transaction, whatever is queued in it included. */
-mg_rc mg_session_read(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, struct mg_res **ret_res, struct mg_session_row *ret,
-                      struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_session_read(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, struct mg_res **ret_res,
+                      struct mg_session_row *ret, struct mg_err *err) MG_MUSTCHECK;
 
 struct mg_session_filter {
     struct mg_sv agent_id, deployment_id, memory_store_id; /* ptr NULL: any */
@@ -43,8 +45,9 @@ struct mg_session_filter {
     const struct mg_sv *statuses;
     int n_statuses; /* 0: any */
 };
-mg_rc mg_session_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, const struct mg_session_filter *f,
-                      struct mg_res **ret_res, struct mg_session_row **ret, struct mg_list_page *ret_page, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_session_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q,
+                      const struct mg_session_filter *f, struct mg_res **ret_res, struct mg_session_row **ret,
+                      struct mg_list_page *ret_page, struct mg_err *err) MG_MUSTCHECK;
 
 /* Each queues one statement, under the session's lock. */
 mg_rc mg_session_save(struct mg_txn *t, struct mg_sv id, struct mg_sv title, struct mg_sv metadata, struct mg_sv agent,

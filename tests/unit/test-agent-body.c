@@ -11,8 +11,8 @@ static struct mg_agent created(struct mg_arena *a, const char *body)
     return x;
 }
 
-static mg_rc update(struct mg_arena *a, const char *body, const struct mg_agent *base, struct mg_agent *ret, int64_t *version,
-                    struct mg_err *err)
+static mg_rc update(struct mg_arena *a, const char *body, const struct mg_agent *base, struct mg_agent *ret,
+                    int64_t *version, struct mg_err *err)
 {
     return mg_agent_parse_update(a, json_of(a, body), base, ret, version, err);
 }
@@ -20,28 +20,40 @@ static mg_rc update(struct mg_arena *a, const char *body, const struct mg_agent 
 static void the_smallest_agent_has_every_member(void **state)
 {
     struct mg_agent x = created(*state, "{\"name\":\"a\",\"model\":\"m\"}");
-    assert_sv_equal(mg_agent_format(*state, &x),
-                    "{\"name\":\"a\",\"description\":null,\"system\":null,\"model\":{\"id\":\"m\",\"speed\":\"standard\"},\"tools\":[],"
-                    "\"mcp_servers\":[],\"skills\":[],\"multiagent\":null,\"execution_identity\":{\"type\":\"service_account\"},\"metadata\":{}}");
+    assert_sv_equal(mg_agent_format(*state, &x), "{\"name\":\"a\",\"description\":null,\"system\":null,\"model\":{"
+                                                 "\"id\":\"m\",\"speed\":\"standard\"},\"tools\":[],"
+                                                 "\"mcp_servers\":[],\"skills\":[],\"multiagent\":null,\"execution_"
+                                                 "identity\":{\"type\":\"service_account\"},\"metadata\":{}}");
 }
 
 static void a_toolset_is_resolved(void **state)
 {
-    struct mg_agent x = created(*state, "{\"name\":\"a\",\"model\":\"m\",\"tools\":[{\"type\":\"agent_toolset_20260401\"}]}");
-    assert_sv_equal(x.tools, "[{\"type\":\"agent_toolset_20260401\",\"default_config\":{\"enabled\":true,\"permission_policy\":{\"type\":"
-                             "\"always_allow\"}},\"configs\":[]}]");
-    x = created(*state, "{\"name\":\"a\",\"model\":\"m\",\"tools\":[{\"type\":\"agent_toolset_20260401\",\"default_config\":{\"enabled\":false,"
-                        "\"permission_policy\":{\"type\":\"always_ask\"}},\"configs\":[{\"name\":\"bash\",\"enabled\":true},"
-                        "{\"name\":\"web_fetch\"}]}]}");
-    assert_contains(x.tools.ptr, "{\"type\":\"bash\",\"name\":\"bash\",\"enabled\":true,\"permission_policy\":{\"type\":\"always_ask\"}}");
+    struct mg_agent x =
+        created(*state, "{\"name\":\"a\",\"model\":\"m\",\"tools\":[{\"type\":\"agent_toolset_20260401\"}]}");
+    assert_sv_equal(
+        x.tools,
+        "[{\"type\":\"agent_toolset_20260401\",\"default_config\":{\"enabled\":true,\"permission_policy\":{\"type\":"
+        "\"always_allow\"}},\"configs\":[]}]");
+    x = created(*state,
+                "{\"name\":\"a\",\"model\":\"m\",\"tools\":[{\"type\":\"agent_toolset_20260401\",\"default_config\":{"
+                "\"enabled\":false,"
+                "\"permission_policy\":{\"type\":\"always_ask\"}},\"configs\":[{\"name\":\"bash\",\"enabled\":true},"
+                "{\"name\":\"web_fetch\"}]}]}");
+    assert_contains(
+        x.tools.ptr,
+        "{\"type\":\"bash\",\"name\":\"bash\",\"enabled\":true,\"permission_policy\":{\"type\":\"always_ask\"}}");
     assert_contains(x.tools.ptr, "{\"type\":\"web_fetch\",\"name\":\"web_fetch\",\"enabled\":false");
 }
 
 static void an_mcp_toolset_asks_unless_it_says_otherwise(void **state)
 {
-    struct mg_agent x = created(*state, "{\"name\":\"a\",\"model\":\"m\",\"mcp_servers\":[{\"type\":\"url\",\"name\":\"s\",\"url\":\"https://x/\"}],"
-                                        "\"tools\":[{\"type\":\"mcp_toolset\",\"mcp_server_name\":\"s\"}]}");
-    assert_contains(x.tools.ptr, "\"default_config\":{\"enabled\":true,\"permission_policy\":{\"type\":\"always_ask\"}},\"configs\":[]");
+    struct mg_agent x = created(
+        *state,
+        "{\"name\":\"a\",\"model\":\"m\",\"mcp_servers\":[{\"type\":\"url\",\"name\":\"s\",\"url\":\"https://x/\"}],"
+        "\"tools\":[{\"type\":\"mcp_toolset\",\"mcp_server_name\":\"s\"}]}");
+    assert_contains(
+        x.tools.ptr,
+        "\"default_config\":{\"enabled\":true,\"permission_policy\":{\"type\":\"always_ask\"}},\"configs\":[]");
     struct mg_err err = {0};
     assert_int_equal(mg_agent_check_runnable(&x, &err), MG_EINVAL);
     assert_contains(err.text, "MCP servers");
@@ -49,30 +61,41 @@ static void an_mcp_toolset_asks_unless_it_says_otherwise(void **state)
 
 static void a_custom_tool_keeps_its_schema_byte_for_byte(void **state)
 {
-    struct mg_agent x = created(*state, "{\"name\":\"a\",\"model\":\"m\",\"tools\":[{\"type\":\"custom\",\"name\":\"t\",\"description\":\"d\\u00e9\","
-                                        "\"input_schema\":{ \"type\":\"object\", \"x-n\": 1.10 }}]}");
-    assert_contains(x.tools.ptr, "\"description\":\"d\\u00e9\",\"input_schema\":{ \"type\":\"object\", \"x-n\": 1.10 }");
+    struct mg_agent x = created(
+        *state,
+        "{\"name\":\"a\",\"model\":\"m\",\"tools\":[{\"type\":\"custom\",\"name\":\"t\",\"description\":\"d\\u00e9\","
+        "\"input_schema\":{ \"type\":\"object\", \"x-n\": 1.10 }}]}");
+    assert_contains(x.tools.ptr,
+                    "\"description\":\"d\\u00e9\",\"input_schema\":{ \"type\":\"object\", \"x-n\": 1.10 }");
 }
 
 static void effort_is_a_word_or_an_object_and_shown_as_an_object(void **state)
 {
-    struct mg_agent x = created(*state, "{\"name\":\"a\",\"model\":{\"id\":\"m\",\"effort\":\"high\",\"speed\":\"fast\",\"inference_geo\":\"eu\"}}");
-    assert_sv_equal(x.model, "{\"id\":\"m\",\"effort\":{\"type\":\"high\"},\"speed\":\"fast\",\"inference_geo\":\"eu\"}");
-    struct mg_agent y = created(*state, "{\"name\":\"a\",\"model\":{\"id\":\"m\",\"effort\":{\"type\":\"low\"},\"speed\":null}}");
+    struct mg_agent x = created(
+        *state,
+        "{\"name\":\"a\",\"model\":{\"id\":\"m\",\"effort\":\"high\",\"speed\":\"fast\",\"inference_geo\":\"eu\"}}");
+    assert_sv_equal(x.model,
+                    "{\"id\":\"m\",\"effort\":{\"type\":\"high\"},\"speed\":\"fast\",\"inference_geo\":\"eu\"}");
+    struct mg_agent y =
+        created(*state, "{\"name\":\"a\",\"model\":{\"id\":\"m\",\"effort\":{\"type\":\"low\"},\"speed\":null}}");
     assert_sv_equal(y.model, "{\"id\":\"m\",\"effort\":{\"type\":\"low\"},\"speed\":\"standard\"}");
 }
 
 static void an_update_replaces_patches_and_clears(void **state)
 {
-    struct mg_agent x = created(*state, "{\"name\":\"a\",\"model\":{\"id\":\"m\",\"effort\":\"max\",\"inference_geo\":\"eu\"},\"system\":\"s\","
-                                        "\"description\":\"d\",\"metadata\":{\"k\":\"v\",\"l\":\"w\"}}");
+    struct mg_agent x = created(
+        *state, "{\"name\":\"a\",\"model\":{\"id\":\"m\",\"effort\":\"max\",\"inference_geo\":\"eu\"},\"system\":\"s\","
+                "\"description\":\"d\",\"metadata\":{\"k\":\"v\",\"l\":\"w\"}}");
     struct mg_agent y;
     struct mg_err err = {0};
     int64_t version = -1;
-    assert_int_equal(update(*state, "{\"version\":3,\"model\":\"n\",\"system\":\"\",\"description\":null,\"metadata\":{\"k\":null,\"z\":\"1\"},"
-                                    "\"tools\":null}",
-                            &x, &y, &version, &err),
-                     0);
+    assert_int_equal(
+        update(
+            *state,
+            "{\"version\":3,\"model\":\"n\",\"system\":\"\",\"description\":null,\"metadata\":{\"k\":null,\"z\":\"1\"},"
+            "\"tools\":null}",
+            &x, &y, &version, &err),
+        0);
     assert_int_equal(version, 3);
     assert_sv_equal(y.model, "{\"id\":\"n\",\"effort\":{\"type\":\"max\"},\"speed\":\"standard\"}");
     assert_sv_equal(y.system, "null");
@@ -86,7 +109,9 @@ static void an_update_replaces_patches_and_clears(void **state)
 
 static void stored_text_is_read_back(void **state)
 {
-    struct mg_agent x = created(*state, "{\"name\":\"a\",\"model\":\"m\",\"tools\":[{\"type\":\"agent_toolset_20260401\"}],\"metadata\":{\"k\":\"v\"}}"), y;
+    struct mg_agent x = created(*state, "{\"name\":\"a\",\"model\":\"m\",\"tools\":[{\"type\":\"agent_toolset_"
+                                        "20260401\"}],\"metadata\":{\"k\":\"v\"}}"),
+                    y;
     struct mg_err err = {0};
     assert_int_equal(mg_agent_load(*state, mg_agent_format(*state, &x), &y, &err), 0);
     assert_true(mg_agent_same(*state, &x, &y));
@@ -104,12 +129,20 @@ static void a_session_names_its_agent_in_three_ways(void **state)
     assert_int_equal(mg_agent_ref_parse(*state, json_of(*state, "\"agent_1\""), "agent", &r, &err), 0);
     assert_sv_equal(r.id, "agent_1");
     assert_int_equal(r.version, 0);
-    assert_int_equal(mg_agent_ref_parse(*state, json_of(*state, "{\"type\":\"agent\",\"id\":\"agent_1\",\"version\":4}"), "agent", &r, &err), 0);
+    assert_int_equal(mg_agent_ref_parse(*state,
+                                        json_of(*state, "{\"type\":\"agent\",\"id\":\"agent_1\",\"version\":4}"),
+                                        "agent", &r, &err),
+                     0);
     assert_int_equal(r.version, 4);
     assert_null(r.overrides);
-    const char *over = "{\"type\":\"agent_with_overrides\",\"id\":\"agent_1\",\"model\":\"other\",\"system\":null,\"tools\":[]}";
+    const char *over =
+        "{\"type\":\"agent_with_overrides\",\"id\":\"agent_1\",\"model\":\"other\",\"system\":null,\"tools\":[]}";
     assert_int_equal(mg_agent_ref_parse(*state, json_of(*state, over), "agent", &r, &err), 0);
-    struct mg_agent x = created(*state, "{\"name\":\"a\",\"model\":\"m\",\"system\":\"s\",\"tools\":[{\"type\":\"agent_toolset_20260401\"}]}"), y;
+    struct mg_agent
+        x = created(
+            *state,
+            "{\"name\":\"a\",\"model\":\"m\",\"system\":\"s\",\"tools\":[{\"type\":\"agent_toolset_20260401\"}]}"),
+        y;
     assert_int_equal(mg_agent_override(*state, r.overrides, &x, &y, &err), 0);
     assert_sv_equal(y.model, "{\"id\":\"other\",\"speed\":\"standard\"}");
     assert_sv_equal(y.system, "null");
@@ -118,7 +151,8 @@ static void a_session_names_its_agent_in_three_ways(void **state)
 }
 
 #define AGENT(more) "{\"name\":\"a\",\"model\":\"m\"," more "}"
-#define CUSTOM(name) "{\"type\":\"custom\",\"name\":\"" name "\",\"description\":\"d\",\"input_schema\":{\"type\":\"object\"}}"
+#define CUSTOM(name) \
+    "{\"type\":\"custom\",\"name\":\"" name "\",\"description\":\"d\",\"input_schema\":{\"type\":\"object\"}}"
 #define TOOLSET(more) AGENT("\"tools\":[{\"type\":\"agent_toolset_20260401\"," more "}]")
 
 static void what_is_wrong_is_refused_with_its_place(void **state)
@@ -133,14 +167,16 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
         {"{\"name\":\"a\",\"model\":7}", "model: must be a string or an object; got a number"},
         {"{\"name\":\"a\",\"model\":{}}", "model.id: is required"},
         {"{\"name\":\"a\",\"model\":{\"id\":\"m\",\"effort\":\"huge\"}}", "model.effort: must be one of low"},
-        {"{\"name\":\"a\",\"model\":{\"id\":\"m\",\"effort\":{\"type\":\"huge\"}}}", "model.effort.type: must be one of low"},
+        {"{\"name\":\"a\",\"model\":{\"id\":\"m\",\"effort\":{\"type\":\"huge\"}}}",
+         "model.effort.type: must be one of low"},
         {"{\"name\":\"a\",\"model\":{\"id\":\"m\",\"speed\":\"slow\"}}", "model.speed: must be one of standard, fast"},
         {"{\"name\":\"a\",\"model\":{\"id\":\"m\",\"temperature\":1}}", "model.temperature: unknown field"},
         {AGENT("\"nmae\":\"x\""), "nmae: unknown field; the fields that are known here are name, model"},
         {AGENT("\"version\":1"), "version: unknown field"},
         {AGENT("\"system\":[]"), "system: must be a string or null; got an array"},
         {AGENT("\"skills\":[{\"type\":\"custom\",\"skill_id\":\"s\"}]"), "skills: skills are not part of this build"},
-        {AGENT("\"multiagent\":{\"type\":\"coordinator\",\"agents\":[]}"), "multiagent: multiagent orchestration is not part"},
+        {AGENT("\"multiagent\":{\"type\":\"coordinator\",\"agents\":[]}"),
+         "multiagent: multiagent orchestration is not part"},
         {AGENT("\"multiagent\":{\"type\":\"x\"}"), "multiagent.type: must be one of"},
         {AGENT("\"execution_identity\":{\"type\":\"aws_role\",\"role_arn\":\"x\"}"), "execution_identity: only"},
         {AGENT("\"metadata\":{\"\":\"v\"}"), "metadata: a key has 1 to 64 characters"},
@@ -151,26 +187,38 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
         {AGENT("\"tools\":{}"), "tools: must be an array"},
         {AGENT("\"tools\":[{}]"), "tools[0].type: is required"},
         {AGENT("\"tools\":[{\"type\":\"agent_toolset_20270101\"}]"), "tools[0].type: must be one of"},
-        {AGENT("\"tools\":[{\"type\":\"agent_toolset_20260401\"},{\"type\":\"agent_toolset_20260401\"}]"), "tools[1]: agent_toolset_20260401 may appear only once"},
+        {AGENT("\"tools\":[{\"type\":\"agent_toolset_20260401\"},{\"type\":\"agent_toolset_20260401\"}]"),
+         "tools[1]: agent_toolset_20260401 may appear only once"},
         {TOOLSET("\"configs\":[{\"name\":\"sh\"}]"), "tools[0].configs[0].name: must be one of bash"},
         {TOOLSET("\"configs\":[{\"name\":\"bash\"},{\"name\":\"bash\"}]"), "configured twice"},
         {TOOLSET("\"configs\":[{\"name\":\"bash\",\"type\":\"read\"}]"), "must be equal to name"},
         {TOOLSET("\"configs\":[{\"name\":\"bash\",\"enabled\":1}]"), "enabled: must be a boolean"},
-        {TOOLSET("\"configs\":[{\"name\":\"bash\",\"permission_policy\":{\"type\":\"auto\"}}]"), "auto is not part of this build"},
-        {TOOLSET("\"configs\":[{\"name\":\"bash\",\"permission_policy\":\"always_ask\"}]"), "permission_policy: must be an object"},
+        {TOOLSET("\"configs\":[{\"name\":\"bash\",\"permission_policy\":{\"type\":\"auto\"}}]"),
+         "auto is not part of this build"},
+        {TOOLSET("\"configs\":[{\"name\":\"bash\",\"permission_policy\":\"always_ask\"}]"),
+         "permission_policy: must be an object"},
         {TOOLSET("\"configs\":[{\"name\":\"web_search\",\"enabled\":true}]"), "web_search is not part of this build"},
-        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"enabled\":false,\"allowed_domains\":[\"x\"]}]"), "allowed_domains: belongs to the web tools"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"enabled\":false,\"allowed_domains\":[\"x\"]}]"),
+         "allowed_domains: belongs to the web tools"},
         {TOOLSET("\"default_config\":{\"policy\":1}"), "tools[0].default_config.policy: unknown field"},
         {AGENT("\"tools\":[" CUSTOM("a b") "]"), "tools[0].name: may hold only"},
         {AGENT("\"tools\":[" CUSTOM("t") "," CUSTOM("t") "]"), "tools[1].name: t is the name of two tools"},
         {AGENT("\"tools\":[{\"type\":\"agent_toolset_20260401\"}," CUSTOM("bash") "]"), "may not be named bash"},
-        {AGENT("\"tools\":[{\"type\":\"custom\",\"name\":\"t\",\"description\":\"d\",\"input_schema\":{}}]"), "input_schema.type: is required"},
-        {AGENT("\"tools\":[{\"type\":\"custom\",\"name\":\"t\",\"description\":\"d\",\"input_schema\":{\"type\":\"array\"}}]"), "input_schema.type: must be one of object"},
-        {AGENT("\"tools\":[{\"type\":\"custom\",\"name\":\"t\",\"description\":\"d\",\"input_schema\":{\"type\":\"object\",\"required\":[1]}}]"), "required[0]: must be a string"},
-        {AGENT("\"mcp_servers\":[{\"type\":\"url\",\"name\":\"s\",\"url\":\"https://x\"}]"), "no mcp_toolset in tools names the server \"s\""},
+        {AGENT("\"tools\":[{\"type\":\"custom\",\"name\":\"t\",\"description\":\"d\",\"input_schema\":{}}]"),
+         "input_schema.type: is required"},
+        {AGENT("\"tools\":[{\"type\":\"custom\",\"name\":\"t\",\"description\":\"d\",\"input_schema\":{\"type\":"
+               "\"array\"}}]"),
+         "input_schema.type: must be one of object"},
+        {AGENT("\"tools\":[{\"type\":\"custom\",\"name\":\"t\",\"description\":\"d\",\"input_schema\":{\"type\":"
+               "\"object\",\"required\":[1]}}]"),
+         "required[0]: must be a string"},
+        {AGENT("\"mcp_servers\":[{\"type\":\"url\",\"name\":\"s\",\"url\":\"https://x\"}]"),
+         "no mcp_toolset in tools names the server \"s\""},
         {AGENT("\"tools\":[{\"type\":\"mcp_toolset\",\"mcp_server_name\":\"s\"}]"), "mcp_servers has no server \"s\""},
-        {AGENT("\"mcp_servers\":[{\"type\":\"stdio\",\"name\":\"s\",\"url\":\"x\"}]"), "mcp_servers[0].type: must be one of url"},
-        {AGENT("\"mcp_servers\":[{\"type\":\"url\",\"name\":\"s\",\"url\":\"x\"}]"), "mcp_servers[0].url: must begin with"},
+        {AGENT("\"mcp_servers\":[{\"type\":\"stdio\",\"name\":\"s\",\"url\":\"x\"}]"),
+         "mcp_servers[0].type: must be one of url"},
+        {AGENT("\"mcp_servers\":[{\"type\":\"url\",\"name\":\"s\",\"url\":\"x\"}]"),
+         "mcp_servers[0].url: must begin with"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         struct mg_agent x;
@@ -211,7 +259,10 @@ static void at_most_sixteen_pairs_of_metadata(void **state)
     struct mg_sv pairs = MG_SV("\"k0\":\"v\"");
     for (int i = 1; i < 16; i++)
         pairs = mg_arena_printf(*state, "%.*s,\"k%d\":\"v\"", MG_SV_ARG(pairs), i);
-    struct mg_agent x = created(*state, mg_arena_printf(*state, "{\"name\":\"a\",\"model\":\"m\",\"metadata\":{%.*s}}", MG_SV_ARG(pairs)).ptr), y;
+    struct mg_agent x = created(*state, mg_arena_printf(*state, "{\"name\":\"a\",\"model\":\"m\",\"metadata\":{%.*s}}",
+                                                        MG_SV_ARG(pairs))
+                                            .ptr),
+                    y;
     struct mg_err err = {0};
     int64_t version;
     assert_int_equal(update(*state, "{\"metadata\":{\"new\":\"v\"}}", &x, &y, &version, &err), MG_EINVAL);

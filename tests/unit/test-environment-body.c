@@ -18,28 +18,38 @@ static void an_omitted_config_is_what_the_server_was_told(void **state)
     assert_sv_equal(x.config, "{\"type\":\"self_hosted\"}");
     x = created(*state, "{\"name\":\"e\",\"config\":null}", true);
     assert_true(x.cloud);
-    assert_sv_equal(x.config, "{\"type\":\"cloud\",\"networking\":{\"type\":\"unrestricted\"},\"packages\":{\"type\":\"packages\",\"apt\":[],"
-                              "\"cargo\":[],\"gem\":[],\"go\":[],\"npm\":[],\"pip\":[]}}");
+    assert_sv_equal(
+        x.config,
+        "{\"type\":\"cloud\",\"networking\":{\"type\":\"unrestricted\"},\"packages\":{\"type\":\"packages\",\"apt\":[],"
+        "\"cargo\":[],\"gem\":[],\"go\":[],\"npm\":[],\"pip\":[]}}");
 }
 
 static void a_limited_network_shows_all_its_members(void **state)
 {
-    struct mg_environment x = created(*state, "{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\","
-                                              "\"allowed_hosts\":[\"*.example.com\",\"10.0.0.1\"]}}}",
-                                      false);
-    assert_contains(x.config.ptr, "{\"type\":\"limited\",\"allowed_hosts\":[\"*.example.com\",\"10.0.0.1\"],\"allow_mcp_servers\":false,"
-                                  "\"allow_package_managers\":false}");
+    struct mg_environment x =
+        created(*state,
+                "{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\","
+                "\"allowed_hosts\":[\"*.example.com\",\"10.0.0.1\"]}}}",
+                false);
+    assert_contains(
+        x.config.ptr,
+        "{\"type\":\"limited\",\"allowed_hosts\":[\"*.example.com\",\"10.0.0.1\"],\"allow_mcp_servers\":false,"
+        "\"allow_package_managers\":false}");
 }
 
 static void an_update_keeps_what_it_does_not_name(void **state)
 {
-    struct mg_environment x = created(*state, "{\"name\":\"e\",\"description\":\"d\",\"metadata\":{\"k\":\"v\",\"l\":\"w\"},\"config\":{\"type\":\"cloud\","
-                                              "\"networking\":{\"type\":\"limited\",\"allowed_hosts\":[\"a.b\"],\"allow_package_managers\":true},"
-                                              "\"packages\":{\"pip\":[\"requests==2\"]}}}",
-                                      false),
-                          y;
+    struct mg_environment
+        x = created(*state,
+                    "{\"name\":\"e\",\"description\":\"d\",\"metadata\":{\"k\":\"v\",\"l\":\"w\"},\"config\":{\"type\":"
+                    "\"cloud\","
+                    "\"networking\":{\"type\":\"limited\",\"allowed_hosts\":[\"a.b\"],\"allow_package_managers\":true},"
+                    "\"packages\":{\"pip\":[\"requests==2\"]}}}",
+                    false),
+        y;
     struct mg_err err = {0};
-    const char *body = "{\"metadata\":{\"k\":\"\",\"l\":null,\"m\":\"1\"},\"config\":{\"type\":\"cloud\",\"packages\":{\"apt\":[\"jq\"]}}}";
+    const char *body = "{\"metadata\":{\"k\":\"\",\"l\":null,\"m\":\"1\"},\"config\":{\"type\":\"cloud\",\"packages\":{"
+                       "\"apt\":[\"jq\"]}}}";
     if (mg_environment_parse_update(*state, json_of(*state, body), &x, &y, &err) < 0)
         fail_msg("%s", err.text);
     assert_sv_equal(y.metadata, "{\"m\":\"1\"}");
@@ -47,9 +57,12 @@ static void an_update_keeps_what_it_does_not_name(void **state)
     assert_contains(y.config.ptr, "\"allowed_hosts\":[\"a.b\"]");
     assert_contains(y.config.ptr, "\"apt\":[\"jq\"]");
     assert_contains(y.config.ptr, "\"pip\":[\"requests==2\"]");
-    assert_int_equal(mg_environment_parse_update(*state, json_of(*state, "{\"config\":{\"type\":\"self_hosted\"}}"), &x, &y, &err), MG_EINVAL);
+    assert_int_equal(
+        mg_environment_parse_update(*state, json_of(*state, "{\"config\":{\"type\":\"self_hosted\"}}"), &x, &y, &err),
+        MG_EINVAL);
     assert_string_equal(err.code, "invalid_config_type_change");
-    const char *closing = "{\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\",\"allow_package_managers\":false}}}";
+    const char *closing =
+        "{\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\",\"allow_package_managers\":false}}}";
     assert_int_equal(mg_environment_parse_update(*state, json_of(*state, closing), &x, &y, &err), MG_EINVAL);
     assert_contains(err.text, "allow_package_managers: must be true");
 }
@@ -62,15 +75,28 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
         {"{\"name\":\"e\",\"config\":\"cloud\"}", "config: must be an object or null"},
         {"{\"name\":\"e\",\"config\":{}}", "config.type: is required"},
         {"{\"name\":\"e\",\"config\":{\"type\":\"vm\"}}", "config.type: must be one of cloud, self_hosted"},
-        {"{\"name\":\"e\",\"config\":{\"type\":\"self_hosted\",\"networking\":{}}}", "config.networking: unknown field"},
-        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"open\"}}}", "config.networking.type: must be one of"},
-        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"unrestricted\",\"allowed_hosts\":[]}}}", "config.networking.allowed_hosts: unknown field"},
-        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\",\"allowed_hosts\":[\"https://x\"]}}}", "config.networking.allowed_hosts[0]: must be a bare host"},
-        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\",\"allowed_hosts\":[\"a..b\"]}}}", "must be a bare host"},
-        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"packages\":{\"brew\":[]}}}", "config.packages.brew: unknown field"},
-        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"packages\":{\"apt\":[\"\"]}}}", "config.packages.apt[0]: must not be empty"},
-        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"packages\":{\"apt\":[\"--x\"]}}}", "must not begin with '-'"},
-        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\"},\"packages\":{\"apt\":[\"jq\"]}}}", "allow_package_managers: must be true"},
+        {"{\"name\":\"e\",\"config\":{\"type\":\"self_hosted\",\"networking\":{}}}",
+         "config.networking: unknown field"},
+        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"open\"}}}",
+         "config.networking.type: must be one of"},
+        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"unrestricted\",\"allowed_hosts\":[]"
+         "}}}",
+         "config.networking.allowed_hosts: unknown field"},
+        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\",\"allowed_hosts\":["
+         "\"https://x\"]}}}",
+         "config.networking.allowed_hosts[0]: must be a bare host"},
+        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\",\"allowed_hosts\":[\"a.."
+         "b\"]}}}",
+         "must be a bare host"},
+        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"packages\":{\"brew\":[]}}}",
+         "config.packages.brew: unknown field"},
+        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"packages\":{\"apt\":[\"\"]}}}",
+         "config.packages.apt[0]: must not be empty"},
+        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"packages\":{\"apt\":[\"--x\"]}}}",
+         "must not begin with '-'"},
+        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\"},\"packages\":{\"apt\":["
+         "\"jq\"]}}}",
+         "allow_package_managers: must be true"},
         {"{\"name\":\"e\",\"scope\":\"account\"}", "scope: this server has no accounts"},
         {"{\"name\":\"e\",\"scope\":\"world\"}", "scope: must be one of organization, account"},
         {"{\"name\":\"e\",\"metadata\":{\"k\":null}}", "metadata.k: must be a string, not null"},
@@ -88,7 +114,9 @@ static void bad_metadata_has_its_error_code(void **state)
 {
     struct mg_environment x;
     struct mg_err err = {0};
-    assert_int_equal(mg_environment_parse_create(*state, json_of(*state, "{\"name\":\"e\",\"metadata\":{\"k\":1}}"), false, &x, &err), MG_EINVAL);
+    assert_int_equal(mg_environment_parse_create(*state, json_of(*state, "{\"name\":\"e\",\"metadata\":{\"k\":1}}"),
+                                                 false, &x, &err),
+                     MG_EINVAL);
     assert_string_equal(err.code, "invalid_metadata");
 }
 

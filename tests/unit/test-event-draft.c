@@ -18,12 +18,13 @@ static void every_type_that_a_client_may_send_is_read(void **state)
     struct mg_draft *d;
     int n;
     struct mg_err err = {0};
-    const char *text = "[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"h\\u00e9\"}]},"
-                       "{\"type\":\"user.interrupt\",\"session_thread_id\":null},"
-                       "{\"type\":\"user.tool_confirmation\",\"tool_use_id\":\"sevt_1\",\"result\":\"deny\",\"deny_message\":\"no\"},"
-                       "{\"type\":\"user.custom_tool_result\",\"custom_tool_use_id\":\"sevt_2\",\"content\":[]},"
-                       "{\"type\":\"user.tool_result\",\"tool_use_id\":\"sevt_3\",\"is_error\":true},"
-                       "{\"type\":\"system.message\",\"content\":[{\"type\":\"text\",\"text\":\"s\"}]}]";
+    const char *text =
+        "[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"h\\u00e9\"}]},"
+        "{\"type\":\"user.interrupt\",\"session_thread_id\":null},"
+        "{\"type\":\"user.tool_confirmation\",\"tool_use_id\":\"sevt_1\",\"result\":\"deny\",\"deny_message\":\"no\"},"
+        "{\"type\":\"user.custom_tool_result\",\"custom_tool_use_id\":\"sevt_2\",\"content\":[]},"
+        "{\"type\":\"user.tool_result\",\"tool_use_id\":\"sevt_3\",\"is_error\":true},"
+        "{\"type\":\"system.message\",\"content\":[{\"type\":\"text\",\"text\":\"s\"}]}]";
     if (parse(*state, text, false, &d, &n, &err) < 0)
         fail_msg("%s", err.text);
     assert_int_equal(n, 6);
@@ -46,7 +47,8 @@ static void case_1_a_result_may_be_empty_in_every_form(void **state)
         "[{\"type\":\"user.tool_result\",\"tool_use_id\":\"sevt_1\",\"content\":[{\"type\":\"text\",\"text\":\"\"}]}]",
         "[{\"type\":\"user.tool_result\",\"tool_use_id\":\"sevt_1\",\"content\":[]}]",
         "[{\"type\":\"user.tool_result\",\"tool_use_id\":\"sevt_1\"}]",
-        "[{\"type\":\"user.tool_result\",\"tool_use_id\":\"sevt_1\",\"content\":[{\"type\":\"text\",\"text\":\"\"},{\"type\":\"image\","
+        "[{\"type\":\"user.tool_result\",\"tool_use_id\":\"sevt_1\",\"content\":[{\"type\":\"text\",\"text\":\"\"},{"
+        "\"type\":\"image\","
         "\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"" PNG "\"}}]}]",
     };
     for (size_t i = 0; i < sizeof(FORMS) / sizeof(FORMS[0]); i++) {
@@ -63,11 +65,14 @@ static void a_message_may_hold_images_and_documents(void **state)
     struct mg_draft *d;
     int n;
     struct mg_err err = {0};
-    const char *text = "[{\"type\":\"user.message\",\"content\":["
-                       "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"" PNG "\"}},"
-                       "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"https://example.com/a.png\"}},"
-                       "{\"type\":\"document\",\"source\":{\"type\":\"text\",\"media_type\":\"text/plain\",\"data\":\"x\"},\"title\":null},"
-                       "{\"type\":\"document\",\"source\":{\"type\":\"base64\",\"media_type\":\"application/pdf\",\"data\":\"JVBERg==\"}}]}]";
+    const char *text =
+        "[{\"type\":\"user.message\",\"content\":["
+        "{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"" PNG "\"}},"
+        "{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"https://example.com/a.png\"}},"
+        "{\"type\":\"document\",\"source\":{\"type\":\"text\",\"media_type\":\"text/"
+        "plain\",\"data\":\"x\"},\"title\":null},"
+        "{\"type\":\"document\",\"source\":{\"type\":\"base64\",\"media_type\":\"application/"
+        "pdf\",\"data\":\"JVBERg==\"}}]}]";
     if (parse(*state, text, false, &d, &n, &err) < 0)
         fail_msg("%s", err.text);
 }
@@ -77,7 +82,10 @@ static void case_27_nul_in_a_message_is_kept_as_its_escape(void **state)
     struct mg_draft *d;
     int n;
     struct mg_err err = {0};
-    assert_int_equal(parse(*state, "[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"a\\u0000b\"}]}]", false, &d, &n, &err), 0);
+    assert_int_equal(parse(*state,
+                           "[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"a\\u0000b\"}]}]",
+                           false, &d, &n, &err),
+                     0);
     assert_contains(d[0].members.ptr, "a\\u0000b");
 }
 
@@ -101,7 +109,8 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
         {"[{\"type\":\"user.message\",\"content\":[]}]", "events[0].content: must not be empty"},
         {"[{\"type\":\"user.message\",\"content\":[],\"extra\":1}]", "events[0].content"},
         {"[" MESSAGE ",{\"type\":\"user.message\",\"id\":\"sevt_1\",\"content\":[]}]", "events[1].id: unknown field"},
-        {CONTENT("{\"type\":\"video\"}"), "events[0].content[0].type: must be one of text, image, document; got \"video\""},
+        {CONTENT("{\"type\":\"video\"}"),
+         "events[0].content[0].type: must be one of text, image, document; got \"video\""},
         {CONTENT("{\"type\":\"search_result\"}"), "events[0].content[0].type"},
         {CONTENT("{\"type\":\"redacted\"}"), "redacted block"},
         {CONTENT("{\"type\":\"text\"}"), "events[0].content[0].text: is required"},
@@ -109,19 +118,32 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
         {CONTENT("{\"type\":\"text\",\"text\":1}"), "events[0].content[0].text: must be a string; got a number"},
         {CONTENT("{\"type\":\"text\",\"text\":\"x\",\"cache_control\":{}}"), "cache_control: unknown field"},
         {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"file\",\"file_id\":\"f\"}}"), "file sources are not part"},
-        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"text\"}}"), "source.type: must be one of base64, url, file"},
-        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"ftp://x\"}}"), "source.url: must begin with"},
-        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/tiff\",\"data\":\"" PNG "\"}}"), "media type"},
-        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/jpeg\",\"data\":\"" PNG "\"}}"), "not a jpeg"},
-        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"" WIDE_PNG "\"}}"), "9000 x 1"},
-        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"!!\"}}"), "not base64"},
-        {CONTENT("{\"type\":\"document\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"eA==\"}}"), "application/pdf"},
+        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"text\"}}"),
+         "source.type: must be one of base64, url, file"},
+        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"ftp://x\"}}"),
+         "source.url: must begin with"},
+        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/tiff\",\"data\":\"" PNG
+                 "\"}}"),
+         "media type"},
+        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/jpeg\",\"data\":\"" PNG
+                 "\"}}"),
+         "not a jpeg"},
+        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"" WIDE_PNG
+                 "\"}}"),
+         "9000 x 1"},
+        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"!!\"}}"),
+         "not base64"},
+        {CONTENT(
+             "{\"type\":\"document\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":\"eA==\"}}"),
+         "application/pdf"},
         {"[" SYSTEM "]", "must directly follow"},
         {"[" MESSAGE "," SYSTEM "," MESSAGE "]", "must be the last event"},
         {"[" MESSAGE "," SYSTEM "," SYSTEM "]", "must be the last event"},
         {"[{\"type\":\"user.interrupt\"}," SYSTEM "]", "must directly follow"},
-        {"[{\"type\":\"user.tool_confirmation\",\"tool_use_id\":\"a\",\"result\":\"maybe\"}]", "result: must be one of allow, deny"},
-        {"[{\"type\":\"user.tool_confirmation\",\"tool_use_id\":\"a\",\"result\":\"allow\",\"deny_message\":\"x\"}]", "deny_message: is only"},
+        {"[{\"type\":\"user.tool_confirmation\",\"tool_use_id\":\"a\",\"result\":\"maybe\"}]",
+         "result: must be one of allow, deny"},
+        {"[{\"type\":\"user.tool_confirmation\",\"tool_use_id\":\"a\",\"result\":\"allow\",\"deny_message\":\"x\"}]",
+         "deny_message: is only"},
         {"[{\"type\":\"user.tool_result\",\"custom_tool_use_id\":\"a\"}]", "custom_tool_use_id: unknown field"},
         {"[{\"type\":\"user.tool_result\",\"tool_use_id\":\"a b\"}]", "tool_use_id: must be an id"},
         {"[{\"type\":\"user.tool_result\",\"tool_use_id\":\"a\",\"is_error\":\"no\"}]", "is_error: must be a boolean"},
@@ -190,7 +212,8 @@ static void the_primary_thread_is_named_after_its_session(void **state)
 static void a_cut_or_hostile_image_header_is_refused(void **state)
 {
     (void)state;
-    static const char *const DATA[] = {"", "iVBORw0KGgo=", "/9j/", "/9j/////////////", "UklGRgAAAABXRUJQVlA4WA==", "R0lG"};
+    static const char *const DATA[] = {
+        "", "iVBORw0KGgo=", "/9j/", "/9j/////////////", "UklGRgAAAABXRUJQVlA4WA==", "R0lG"};
     static const char *const KINDS[] = {"image/png", "image/jpeg", "image/gif", "image/webp"};
     for (size_t i = 0; i < sizeof(DATA) / sizeof(DATA[0]); i++)
         for (size_t k = 0; k < sizeof(KINDS) / sizeof(KINDS[0]); k++)

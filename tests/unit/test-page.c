@@ -41,7 +41,8 @@ static void case_12_a_cut_or_foreign_cursor_is_refused_and_named(void **state)
         assert_int_equal(mg_cursor_parse(*state, MG_SV("list|a"), mg_sv_n(token.ptr, n), &got, &err), MG_EINVAL);
     assert_contains(err.text, "page: ");
     assert_int_equal(mg_cursor_parse(*state, MG_SV("list|b"), token, &got, &err), MG_EINVAL);
-    assert_int_equal(mg_cursor_parse(*state, MG_SV("list|a"), MG_SV("sevt_01KBAAAAAAAAAAAAAAAAAAAAAA"), &got, &err), MG_EINVAL);
+    assert_int_equal(mg_cursor_parse(*state, MG_SV("list|a"), MG_SV("sevt_01KBAAAAAAAAAAAAAAAAAAAAAA"), &got, &err),
+                     MG_EINVAL);
     assert_int_equal(mg_cursor_parse(*state, MG_SV("list|a"), MG_SV("%%%"), &got, &err), MG_EINVAL);
     for (size_t i = 0; i < token.len; i++) {
         char *bad = mg_arena_strdup(*state, token);

@@ -8,7 +8,8 @@ static void every_field_of_a_create_takes_effect(void **state)
 {
     struct mg_session_create c;
     struct mg_err err = {0};
-    const char *body = SESSION(",\"title\":\"t\",\"metadata\":{\"k\":\"v\"},\"resources\":[],\"vault_ids\":[],\"budget\":null,\"initial_events\":"
+    const char *body = SESSION(",\"title\":\"t\",\"metadata\":{\"k\":\"v\"},\"resources\":[],\"vault_ids\":[],"
+                               "\"budget\":null,\"initial_events\":"
                                "[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]}]");
     if (mg_session_parse_create(*state, json_of(*state, body), &c, &err) < 0)
         fail_msg("%s", err.text);
@@ -29,22 +30,29 @@ static void case_11_nothing_is_accepted_and_forgotten(void **state)
         {"{\"agent\":\"a b\",\"environment_id\":\"env_1\"}", "agent: must be an id"},
         {"{\"agent\":{\"id\":\"x\"},\"environment_id\":\"env_1\"}", "agent.type: is required"},
         {"{\"agent\":{\"type\":\"agent\"},\"environment_id\":\"env_1\"}", "agent.id: is required"},
-        {"{\"agent\":{\"type\":\"agent\",\"id\":\"x\",\"version\":0},\"environment_id\":\"env_1\"}", "agent.version: must be at least 1"},
-        {"{\"agent\":{\"type\":\"agent\",\"id\":\"x\",\"system\":\"s\"},\"environment_id\":\"env_1\"}", "agent.system: unknown field"},
-        {"{\"agent\":{\"type\":\"agent_with_overrides\",\"id\":\"x\",\"name\":\"s\"},\"environment_id\":\"env_1\"}", "agent.name: unknown field"},
-        {"{\"agent\":{\"type\":\"agent_with_overrides\",\"id\":\"x\",\"skills\":[{}]},\"environment_id\":\"env_1\"}", "agent.skills: skills are not part"},
+        {"{\"agent\":{\"type\":\"agent\",\"id\":\"x\",\"version\":0},\"environment_id\":\"env_1\"}",
+         "agent.version: must be at least 1"},
+        {"{\"agent\":{\"type\":\"agent\",\"id\":\"x\",\"system\":\"s\"},\"environment_id\":\"env_1\"}",
+         "agent.system: unknown field"},
+        {"{\"agent\":{\"type\":\"agent_with_overrides\",\"id\":\"x\",\"name\":\"s\"},\"environment_id\":\"env_1\"}",
+         "agent.name: unknown field"},
+        {"{\"agent\":{\"type\":\"agent_with_overrides\",\"id\":\"x\",\"skills\":[{}]},\"environment_id\":\"env_1\"}",
+         "agent.skills: skills are not part"},
         {SESSION(",\"environment\":\"x\""), "environment: unknown field"},
         {SESSION(",\"title\":1"), "title: must be a string or null"},
         {SESSION(",\"title\":\"a\\u0000\""), "title: must not hold NUL"},
         {SESSION(",\"metadata\":{\"k\":7}"), "metadata.k: must be a string"},
-        {SESSION(",\"resources\":[{\"type\":\"file\",\"file_id\":\"f\"}]"), "resources: files, repositories and memory stores"},
+        {SESSION(",\"resources\":[{\"type\":\"file\",\"file_id\":\"f\"}]"),
+         "resources: files, repositories and memory stores"},
         {SESSION(",\"resources\":{}"), "resources: must be an array"},
         {SESSION(",\"vault_ids\":[\"vlt_1\"]"), "vault_ids: vaults are not part"},
         {SESSION(",\"vault_ids\":\"vlt_1\""), "vault_ids: must be an array"},
-        {SESSION(",\"budget\":{\"type\":\"limit\",\"max_list_cost\":{\"amount\":\"1\",\"currency\":\"USD\"}}"), "budget: model_not_budgetable"},
+        {SESSION(",\"budget\":{\"type\":\"limit\",\"max_list_cost\":{\"amount\":\"1\",\"currency\":\"USD\"}}"),
+         "budget: model_not_budgetable"},
         {SESSION(",\"budget\":5"), "budget: must be an object"},
         {SESSION(",\"initial_events\":{}"), "initial_events: must be an array"},
-        {SESSION(",\"initial_events\":[{\"type\":\"user.define_outcome\"}]"), "initial_events[0].type: user.define_outcome is not part"},
+        {SESSION(",\"initial_events\":[{\"type\":\"user.define_outcome\"}]"),
+         "initial_events[0].type: user.define_outcome is not part"},
         {SESSION(",\"deployment_id\":\"x\""), "deployment_id: unknown field"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
@@ -63,12 +71,15 @@ static void an_update_tells_absent_from_null(void **state)
     assert_int_equal(mg_session_parse_update(*state, json_of(*state, "{}"), &u, &err), 0);
     assert_false(u.has_title);
     assert_null(u.agent);
-    assert_int_equal(mg_session_parse_update(*state, json_of(*state, "{\"title\":null,\"metadata\":null,\"budget\":null}"), &u, &err), 0);
+    assert_int_equal(mg_session_parse_update(
+                         *state, json_of(*state, "{\"title\":null,\"metadata\":null,\"budget\":null}"), &u, &err),
+                     0);
     assert_true(u.has_title);
     assert_null(u.title.ptr);
     assert_int_equal(mg_session_parse_update(*state, json_of(*state, "{\"vault_ids\":[]}"), &u, &err), MG_EINVAL);
     assert_contains(err.text, "vault_ids: cannot be changed");
-    assert_int_equal(mg_session_parse_update(*state, json_of(*state, "{\"budget\":{\"type\":\"limit\"}}"), &u, &err), MG_EINVAL);
+    assert_int_equal(mg_session_parse_update(*state, json_of(*state, "{\"budget\":{\"type\":\"limit\"}}"), &u, &err),
+                     MG_EINVAL);
     assert_contains(err.text, "budget_create_only");
     assert_int_equal(mg_session_parse_update(*state, json_of(*state, "{\"agent\":null}"), &u, &err), MG_EINVAL);
 }
