@@ -148,6 +148,7 @@ static struct name *next_name(struct mg_resolver *r)
 static void *run(void *arg)
 {
     struct mg_resolver *r = arg;
+    (void)pthread_setname_np(pthread_self(), "mg-lookup"); /* else it bears the loop's name */
     pthread_mutex_lock(&r->lock);
     for (struct name *n = next_name(r); n; n = next_name(r)) {
         char text[MG_RESOLVE_TEXT_MAX];

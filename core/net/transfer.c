@@ -178,7 +178,7 @@ mg_rc mg_transfer_check(struct mg_transfer *t, const struct mg_net_opts *o)
     auto_curl_str char *user = NULL;
     if (t->stop != MG_OK)
         return t->stop;
-    if (curl_url_set(u, CURLUPART_URL, t->url, 0) != CURLUE_OK || get_host(u, &host) != CURLUE_OK ||
+    if (!strstr(t->url, "://") || curl_url_set(u, CURLUPART_URL, t->url, 0) != CURLUE_OK || get_host(u, &host) != CURLUE_OK ||
         curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
         curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) != CURLUE_OK)
         return mg_transfer_stop(t, MG_EINVAL, "the URL is not one like https://host.example/path");
