@@ -42,11 +42,14 @@ unit_tests = \
 	tests/unit/test-local$(EXEEXT) \
 	tests/unit/test-log$(EXEEXT) \
 	tests/unit/test-map$(EXEEXT) \
+	tests/unit/test-message$(EXEEXT) \
 	tests/unit/test-model-client$(EXEEXT) \
 	tests/unit/test-offline$(EXEEXT) \
 	tests/unit/test-page$(EXEEXT) \
 	tests/unit/test-pool$(EXEEXT) \
+	tests/unit/test-request$(EXEEXT) \
 	tests/unit/test-session-body$(EXEEXT) \
+	tests/unit/test-sse-parse$(EXEEXT) \
 	tests/unit/test-sv$(EXEEXT) \
 	tests/unit/test-tools-bash$(EXEEXT) \
 	tests/unit/test-utf8$(EXEEXT)
@@ -55,6 +58,7 @@ unit_tests = \
 # files: tests/store/test-*.c = {stem}$(EXEEXT)
 store_tests = \
 	tests/store/test-embedded$(EXEEXT) \
+	tests/store/test-pg$(EXEEXT) \
 	tests/store/test-pgtest$(EXEEXT) \
 	tests/store/test-sandbox$(EXEEXT) \
 	tests/store/test-turn$(EXEEXT)
@@ -123,3 +127,11 @@ coverage:
 	$(srcdir)/tests/support/coverage $(abs_top_builddir)
 include tests/fuzz/fuzz.mk
 include tests/bench/bench.mk
+
+# What tests/unit/test-plugin builds by hand, and the layout that ABI 1 promised.
+# files: tests/abi/*.c tests/abi/*.txt
+dist_noinst_DATA += \
+	tests/abi/abi-1.txt \
+	tests/abi/layout.c \
+	tests/abi/smallest.c \
+	tests/abi/variant.c
