@@ -54,24 +54,48 @@ struct grep {
     char binary_names[BINARY_NAMED * 128];
 };
 
-/* A message of grep in the place of a path: "grep: ./x: binary file matches" or "Binary file ./x matches". */
-static bool take_binary(struct grep *g)
+/* "grep: ./x: binary file matches" (GNU, on standard error) or "Binary file ./x matches" (older ones, in the place of a path). */
+static bool is_binary_note(struct mg_sv s, struct mg_sv *ret_name)
 {
-    struct mg_sv s = mg_buf_view(&g->path), name;
+    static const char GNU[] = ": binary file matches", OLD[] = " matches";
 
-    if (mg_sv_starts(s, "grep: ") && mg_sv_ends(s, ": binary file matches"))
-        name = mg_sv_n(s.ptr + 6, s.len - 6 - strlen(": binary file matches"));
-    else if (mg_sv_starts(s, "Binary file ") && mg_sv_ends(s, " matches"))
-        name = mg_sv_n(s.ptr + 12, s.len - 12 - strlen(" matches"));
+    if (mg_sv_starts(s, "grep: ") && mg_sv_ends(s, GNU))
+        *ret_name = mg_sv_n(s.ptr + 6, s.len - 6 - strlen(GNU));
+    else if (mg_sv_starts(s, "Binary file ") && mg_sv_ends(s, OLD))
+        *ret_name = mg_sv_n(s.ptr + 12, s.len - 12 - strlen(OLD));
     else
+        return false;
+    if (mg_sv_starts(*ret_name, "./"))
+        *ret_name = mg_sv_from(*ret_name, 2);
+    return true;
+}
+
+static bool take_binary(struct grep *g, struct mg_sv line)
+{
+    struct mg_sv name;
+
+    if (!is_binary_note(line, &name))
         return false;
     if (g->binary++ < BINARY_NAMED) {
         size_t at = strlen(g->binary_names);
-        name = mg_sv_starts(name, "./") ? mg_sv_from(name, 2) : name;
         (void)snprintf(g->binary_names + at, sizeof(g->binary_names) - at, "%s%.*s", at ? ", " : "", (int)mg_utf8_floor(name, 100), name.ptr);
     }
-    mg_buf_reset(&g->path);
     return true;
+}
+
+/* Takes the notes on binary files out of the end text, which then holds errors only. */
+static void strip_notes(struct grep *g)
+{
+    char errors[MG_SEARCH_END_MAX + 1] = "";
+    struct mg_sv rest = mg_sv_of(g->search.end);
+
+    while (rest.len) {
+        struct mg_sv line = mg_sv_split(&rest, '\n');
+        size_t at = strlen(errors);
+        if (!take_binary(g, line))
+            (void)snprintf(errors + at, sizeof(errors) - at, "%.*s%s", MG_SV_ARG(line), rest.len ? "\n" : "");
+    }
+    memcpy(g->search.end, errors, sizeof(errors));
 }
 
 static void emit(struct grep *g)
@@ -98,10 +122,12 @@ static void take_end(struct grep *g, char c)
 {
     size_t n = strlen(g->search.end);
 
-    if (c == '\0')
+    if (c == '\0' && !g->search.ended) {
         g->search.ended = true;
-    else if (!g->search.ended && n < MG_SEARCH_END_MAX)
+        strip_notes(g);
+    } else if (!g->search.ended && n < MG_SEARCH_END_MAX) {
         g->search.end[n] = c;
+    }
 }
 
 /* Appends to a buffer that keeps at most its limit; the rest is only counted by the caller. */
@@ -123,7 +149,9 @@ static size_t take_path(struct grep *g, struct mg_sv s)
         return n;
     if (s.ptr[n] == '\0')
         g->state = g->path.len ? LINE : END;
-    else if (!take_binary(g))
+    else if (take_binary(g, mg_buf_view(&g->path)))
+        mg_buf_reset(&g->path);
+    else
         keep(&g->path, "\n", 1); /* a newline of the name */
     return n + 1;
 }
@@ -168,8 +196,7 @@ static bool take(void *ctx, int stream, const char *p, size_t n)
 static mg_rc render(struct mg_tool_call *c, struct grep *g, struct mg_sv pattern, const char *why)
 {
     if (g->binary)
-        mg_buf_printf(&g->out, "[%u binary file%s match%s and %s not shown: %s%s]\n", g->binary, g->binary == 1 ? "" : "s", g->binary == 1 ? "es" : "",
-                      g->binary == 1 ? "is" : "are", g->binary_names, g->binary > BINARY_NAMED ? ", ..." : "");
+        mg_buf_printf(&g->out, "[binary files match and are not shown: %s%s]\n", g->binary_names, g->binary > BINARY_NAMED ? ", ..." : "");
     if (g->out.len == 0 && !why[0])
         return mg_tool_textf(c->ret, false, "No matches for %.*s.", MG_SV_ARG(pattern));
     if (g->out.len == 0)
@@ -199,6 +226,8 @@ static mg_rc run(struct mg_tool_call *c, struct grep *g, struct mg_sv pattern)
         return mg_tool_failed(c->ret, rc, c->err, "cannot search", g->search.dir);
     if (failed)
         return mg_tool_textf(c->ret, true, "grep cannot search %.*s: %s", MG_SV_ARG(g->search.dir), why);
+    if (g->state == LINE && g->line_len) /* head cut inside of it */
+        emit(g);
     g->full = g->full || (!g->search.ended && g->raw >= RAW_MAX);
     return render(c, g, pattern, why);
 }
