@@ -185,7 +185,7 @@ void mg_call_free(struct mg_call *call)
 
 static void log_failure(const struct mg_call *call)
 {
-    if (call->status < 500)
+    if (call->status < 500 || call->status == 505)
         return;
     mg_log(call->status == 503 ? MG_WARN : MG_ERROR, "request failed", MG_F_STR("request", call->req.request_id.s),
            MG_F_STR("method", method_names[call->req.method]), MG_F_SV("path", call->req.path), MG_F_INT("status", call->status),

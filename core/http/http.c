@@ -385,6 +385,9 @@ static mg_rc start_threads(struct mg_http *h, struct mg_err *err)
     return MG_OK;
 }
 
+/* libev lets only one loop of a process watch SIGINT, and libwebsockets' loops all do: a second one would abort. */
+static atomic_bool server_exists;
+
 static struct mg_http *server_alloc(const struct mg_http_opts *o)
 {
     struct mg_http *h = mg_xcalloc(1, sizeof(*h));
@@ -421,10 +424,13 @@ static void server_free(struct mg_http *h)
     (void)pthread_mutex_destroy(&h->lock);
     (void)pthread_cond_destroy(&h->changed);
     free(h);
+    atomic_store(&server_exists, false);
 }
 
 mg_rc mg_http_start(const struct mg_http_opts *o, struct mg_http **ret, struct mg_err *err)
 {
+    if (atomic_exchange(&server_exists, true))
+        return mg_err_set(err, MG_ECONFIG, "this process has an HTTP server already: a process can have one at a time");
     struct mg_http *h = server_alloc(o);
     lower_descriptor_limit(h);
     mg_rc rc = make_context(h, err);

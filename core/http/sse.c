@@ -19,6 +19,7 @@ enum {
 };
 
 struct mg_sse {
+    struct mg_http *http;
     struct mg_sub *sub;
     struct mg_event *big; /* an event that goes out in pieces */
     size_t big_at;        /* bytes of its text that went out */
@@ -34,6 +35,7 @@ void mg_sse_free(struct mg_sse *s)
 {
     if (!s)
         return;
+    mg_metric_sub(&s->http->metrics.sse, 1);
     mg_sub_free(s->sub);
     mg_event_unref(s->big);
     free(s->types);
@@ -169,10 +171,24 @@ static struct mg_buf *scratch(struct mg_conn *c)
     return b;
 }
 
+/* ms until silence would be too long; the wheel may be two ticks late. */
+static unsigned until_ping(const struct mg_conn *c)
+{
+    uint64_t quiet_ms = (mg_now_ns() - c->sse->wrote_ns) / 1000000 + 2 * MG_WHEEL_TICK_MS;
+    return quiet_ms < c->http->limits.keepalive_ms ? c->http->limits.keepalive_ms - (unsigned)quiet_ms : 0;
+}
+
+static void arm_ping(struct mg_conn *c)
+{
+    mg_conn_arm(c, until_ping(c));
+}
+
 static void stuck(struct mg_conn *c)
 {
-    if (c->sse->stuck_ns == 0)
+    if (c->sse->stuck_ns == 0) {
         c->sse->stuck_ns = mg_now_ns();
+        mg_conn_arm(c, c->http->limits.send_ms);
+    }
     mg_io_want_write(c);
 }
 
@@ -182,7 +198,10 @@ void mg_sse_pump(struct mg_conn *c)
         stuck(c);
         return;
     }
-    c->sse->stuck_ns = 0;
+    if (c->sse->stuck_ns) {
+        c->sse->stuck_ns = 0;
+        arm_ping(c);
+    }
     struct mg_buf *b = scratch(c);
     bool more = gather(c, b);
     if (b->len > CHUNK_HEAD || c->sse->ended)
@@ -212,6 +231,7 @@ static void open_sub(struct mg_conn *c, const struct mg_stream_spec *spec)
     };
     s->types = spec->types.len ? mg_xstrndup(spec->types.ptr, spec->types.len) : NULL;
     s->thread = spec->thread;
+    s->http = c->http;
     c->sse = s;
     s->sub = mg_sub_new(c->http->opts.hub, &o);
     mg_metric_add(&c->http->metrics.sse, 1);
@@ -235,7 +255,7 @@ void mg_sse_start(struct mg_conn *c, struct mg_call *call)
     }
     c->sse->wrote_ns = mg_now_ns();
     mg_io_rx(c, true); /* its end is how a client that went away is seen */
-    mg_conn_arm(c, c->http->limits.keepalive_ms);
+    arm_ping(c);
     mg_conn_ready(c);
     mg_http_wake(c->http);
 }
@@ -253,7 +273,6 @@ void mg_sse_timer(struct mg_conn *c)
     struct mg_sse *s = c->sse;
     const struct mg_http_limits *l = &c->http->limits;
     uint64_t now = mg_now_ns();
-    uint64_t quiet_ms = (now - s->wrote_ns) / 1000000;
     if (mg_io_choked(c) && s->stuck_ns == 0)
         stuck(c);
     if (s->stuck_ns && now - s->stuck_ns >= (uint64_t)l->send_ms * 1000000) {
@@ -262,13 +281,12 @@ void mg_sse_timer(struct mg_conn *c)
         return;
     }
     /* A ping between the pieces of an event would be inside of its line. */
-    if (quiet_ms + 2 * MG_WHEEL_TICK_MS >= l->keepalive_ms && !s->stuck_ns && !s->big) {
+    if (until_ping(c) == 0 && !s->stuck_ns && !s->big)
         send_text(c, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
-        quiet_ms = 0;
-    }
-    quiet_ms += 2 * MG_WHEEL_TICK_MS; /* the wheel may be late */
-    if (!c->dead)
-        mg_conn_arm(c, s->stuck_ns || quiet_ms >= l->keepalive_ms ? MG_WHEEL_TICK_MS : l->keepalive_ms - (unsigned)quiet_ms);
+    if (!c->dead && !s->stuck_ns)
+        arm_ping(c);
+    else if (!c->dead)
+        mg_conn_arm(c, MG_WHEEL_TICK_MS);
 }
 
 void mg_sse_drain(struct mg_conn *c)
