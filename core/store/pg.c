@@ -94,7 +94,7 @@ static mg_rc setup_session(struct mg_pg *pg, struct mg_err *err)
 {
     /* Not as startup options: PgBouncer refuses those. tcp_keepalives_* are the server's, for a client that vanished. */
     static const struct mg_stmt setup = {
-        "setup", "SELECT set_config('statement_timeout', $1, false),"
+        "", "SELECT set_config('statement_timeout', $1, false),"
                  " set_config('idle_in_transaction_session_timeout', $2, false),"
                  " set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO, YMD', false),"
                  " set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),"

@@ -47,7 +47,8 @@ struct mg_sv mg_p_time(struct mg_arena *a, int64_t wall_us); /* for a timestampt
 /* A PostgreSQL text[] literal of n items (NULL items allowed), for unnest($1::text[]). */
 struct mg_sv mg_p_array(struct mg_arena *a, const struct mg_sv *items, size_t n);
 
-/* A statement of ours: its text is the identity, prepared once per connection. Define as static const. */
+/* A statement of ours: its text is the identity, prepared once per connection. Define as static const. With the name "" it is parsed
+ * each time and leaves nothing in the session (and cannot be guarded by want_rows). */
 struct mg_stmt {
     const char *name; /* unique, at most 60 bytes; shows in pg_stat_activity by application_name only */
     const char *sql;

@@ -171,6 +171,12 @@ mg_rc mg_pipe_stmt(struct mg_pg *pg, const struct mg_stmt *st, int want, enum mg
     if (rc < 0)
         return rc;
 
+    if (!*st->name) {
+        if (!PQsendQueryParams(pg->conn, st->sql, n, NULL, values, NULL, NULL, 0))
+            return send_failed(pg, st, err);
+        op_push(pg, kind, -1);
+        return MG_OK;
+    }
     int i = prep_find(pg, st, want);
     if (pg->preps[i].state == MG_PREP_NONE) {
         mg_autofree char *text = want >= 0 ? guarded(st->sql, want) : NULL;

@@ -6,8 +6,9 @@
 
 enum { ROUNDS = 4 /* statements after which a pooler that hands out connections in turn has shown two of them */ };
 
-static const struct mg_stmt sql_mark = {"pooler_mark", "SELECT pg_backend_pid(), set_config('mango.pooler_probe', $1, false)"};
-static const struct mg_stmt sql_look = {"pooler_look", "SELECT pg_backend_pid(), coalesce(current_setting('mango.pooler_probe', true), '')"};
+/* Without names: a prepared statement would be found by another session, or missed by its own. */
+static const struct mg_stmt sql_mark = {"", "SELECT pg_backend_pid(), set_config('mango.pooler_probe', $1, false)"};
+static const struct mg_stmt sql_look = {"", "SELECT pg_backend_pid(), coalesce(current_setting('mango.pooler_probe', true), '')"};
 
 static mg_rc look(struct mg_pg *pg, int64_t *ret_pid, bool *ret_marked, struct mg_sv mark, struct mg_err *err)
 {

@@ -165,7 +165,7 @@ static void a_node_alone_sends_nothing_until_another_says_hello(void **state)
     start(&ear_a, pgtest_conninfo(db), 0);
     send_wake(&ear_a, 1, 1);
     start(&ear_b, pgtest_conninfo(db), 0); /* its hello comes before any lease renewal */
-    for (int64_t seq = 2; ear_b.n_events == 0 && seq < 4000; seq++) {
+    for (int64_t seq = 2; stats(&ear_b).received == 0 && seq < 4000; seq++) {
         send_wake(&ear_a, 3, seq);
         struct timespec ts = {.tv_nsec = 5000000};
         nanosleep(&ts, NULL);
