@@ -302,7 +302,7 @@ static bool gather_sub(struct mg_ws *ws, struct mg_ws_sub *s, struct mg_buf *b)
         } else {
             mg_event_unref(e);
         }
-        if (ws->mux && live && !s->live_said && !ws->big) {
+        if (ws->mux && live && !end && !s->live_said && !ws->big) {
             s->live_said = true;
             put_note(b, s, "live", NULL);
         }

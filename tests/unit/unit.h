@@ -24,8 +24,9 @@
 
 #define assert_contains(text, part)                                  \
     do {                                                             \
-        if (!strstr((text), (part)))                                 \
-            fail_msg("\"%s\" does not hold \"%s\"", (text), (part)); \
+        const char *text_ = (text), *part_ = (part);                 \
+        if (!strstr(text_, part_))                                   \
+            fail_msg("\"%s\" does not hold \"%s\"", text_, part_);   \
     } while (0)
 
 #define RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
