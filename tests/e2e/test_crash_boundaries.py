@@ -34,6 +34,13 @@ def idle_at_last(client, session_id):
     return None
 
 
+def read_words(path):
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as f:
+        return f.read().split()
+
+
 class CrashBoundaries(unittest.TestCase):
     def check_log(self, events):
         ids = [e["id"] for e in events]
@@ -72,7 +79,7 @@ class CrashBoundaries(unittest.TestCase):
             events = wait_for("the turn ends after the restart", lambda: idle_at_last(m.client, session["id"]), timeout=40)
             self.assertEqual(before, [])
             self.check_log(events)
-            lines = open(effects).read().split() if os.path.exists(effects) else []
+            lines = read_words(effects)
             self.assertLessEqual(len(lines), 1, "the command ran twice")
             result = next(e for e in events if e["type"] == "agent.tool_result")
             if not result.get("is_error"):

@@ -71,7 +71,8 @@ async function drive(s) {
 const driving = Promise.all(subs.map(drive));
 const count = () => subs.reduce((n, s) => n + s.events.length, 0);
 for (let cut = 0; cut < CUTS; cut++) {
-  const limit = count() + 20 + Math.floor(Math.random() * 150);
+  // At most 1,000 events in all: the turns make 1,200 at least (four a message), so each cut falls while they run.
+  const limit = count() + 20 + Math.floor(Math.random() * 80);
   await follow(() => count() >= limit);
 }
 await driving;

@@ -1,0 +1,120 @@
+"""Runs the official SDKs and foreign WebSocket clients against a mangod of its own: what an application developer would use, from the registries.
+
+The packages go into the build folder once. Where a registry cannot be reached and nothing was installed before, that client is reported as skipped with
+the reason; MANGO_TEST_SDK=require makes that a failure.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
+from harness import BUILD, Mangod, SKIPPED  # noqa: E402
+
+WORK = os.path.join(BUILD, "tests", "sdk")
+INSTALL_S, RUN_S = 600, 300
+PYTHON_PACKAGES = ["anthropic==2.14.0", "websockets==17.4"]
+TYPESCRIPT = ["sdk-1.14.0", "sdk-1.2.0", "sdk-0.130.0", "sdk-0.120.0"]
+
+
+def install(name, stamp, wanted, commands):
+    """True when the packages are there. stamp holds what was installed."""
+    path = os.path.join(WORK, stamp)
+    if os.path.exists(path) and open_text(path) == wanted:
+        return True
+    for argv in commands:
+        try:
+            done = subprocess.run(argv, cwd=WORK, capture_output=True, text=True, timeout=INSTALL_S)
+        except (OSError, subprocess.TimeoutExpired) as e:
+            print(f"skipped: {name}: {argv[0]}: {e}")
+            return False
+        if done.returncode != 0:
+            print(f"skipped: {name}: {' '.join(argv[:3])} failed: {(done.stderr or done.stdout).strip()[-300:]}")
+            return False
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(wanted)
+    return True
+
+
+def open_text(path):
+    with open(path, encoding="utf-8") as f:
+        return f.read()
+
+
+def prepare():
+    """Copies of the scripts stand beside the packages, since node looks for them in the script's own folders."""
+    os.makedirs(os.path.join(WORK, "go"), exist_ok=True)
+    for name in ("package.json", "typescript.mjs", "ws_resume.mjs", "python_sdk.py", "ws_resume.py"):
+        shutil.copy(os.path.join(HERE, name), WORK)
+    for name in ("go.mod", "go.sum", "main.go"):
+        shutil.copy(os.path.join(HERE, "go", name), os.path.join(WORK, "go"))
+
+
+def clients():
+    """(name, argv, folder) of each client that can run here; the missing ones were reported."""
+    out, missing = [], 0
+    npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
+    if install("npm", "npm.stamp", open_text(os.path.join(HERE, "package.json")), [npm]):
+        out += [(alias, ["node", "typescript.mjs", alias], WORK) for alias in TYPESCRIPT]
+        out += [("ws from npm", ["node", "ws_resume.mjs"], WORK)]
+    else:
+        missing += 1
+    venv = os.path.join(WORK, "venv", "bin", "python")
+    pip = [venv, "-m", "pip", "install", "-q", *PYTHON_PACKAGES]
+    if install("pip", "pip.stamp", " ".join(PYTHON_PACKAGES), [[sys.executable, "-m", "venv", "venv"], pip]):
+        out += [("python sdk", [venv, "python_sdk.py"], WORK), ("websockets from PyPI", [venv, "ws_resume.py"], WORK)]
+    else:
+        missing += 1
+    go = os.path.join(WORK, "go", "client")
+    sources = open_text(os.path.join(HERE, "go", "main.go")) + open_text(os.path.join(HERE, "go", "go.sum"))
+    if install("go", "go.stamp", sources, [["go", "build", "-C", "go", "-o", "client", "."]]):
+        out += [("go sdk", [go], WORK)]
+    else:
+        missing += 1
+    return out, missing
+
+
+def run(name, argv, cwd, env):
+    """(passed, failed) as the client counted them."""
+    try:
+        done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, text=True, timeout=RUN_S)
+    except subprocess.TimeoutExpired as e:
+        print(f"not ok - {name}: not done after {RUN_S} s\n{(e.stdout or b'').decode(errors='replace')[-2000:]}")
+        return 0, 1
+    print(done.stdout, end="")
+    counts = re.findall(r"^(\d+) passed, (\d+) failed$", done.stdout, re.M)
+    if not counts or (done.returncode != 0 and counts[-1][1] == "0"):
+        print(f"not ok - {name}: ended with status {done.returncode} and no count\n{done.stderr[-3000:]}")
+        return 0, 1
+    if counts[-1][1] != "0":
+        print(done.stderr[-3000:])
+    return int(counts[-1][0]), int(counts[-1][1])
+
+
+def main():
+    prepare()
+    ready, missing = clients()
+    if missing and os.environ.get("MANGO_TEST_SDK") == "require":
+        print("not ok - a client could not be installed, and MANGO_TEST_SDK=require forbids to go on without it")
+        return 1
+    if not ready:
+        return SKIPPED
+    passed = failed = 0
+    with Mangod(database=None, env={"MANGO_DEFAULT_ENVIRONMENT": "cloud"}) as server:
+        env = dict(os.environ, MANGO_BASE_URL=f"http://127.0.0.1:{server.port}", MANGO_API_KEY=server.key)
+        env.pop("ANTHROPIC_API_KEY", None)
+        env.pop("ANTHROPIC_BASE_URL", None)
+        for name, argv, cwd in ready:
+            got = run(name, argv, cwd, env)
+            passed, failed = passed + got[0], failed + got[1]
+        if server.stop() != 0:
+            print("not ok - the server did not stop cleanly")
+            failed += 1
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
