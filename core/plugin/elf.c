@@ -75,6 +75,8 @@ mg_rc mg_elf_exports(int fd, void (*fn)(void *ctx, const char *name), void *ctx,
     if (rc < 0)
         return rc;
     const ElfW(Ehdr) *eh = at(&im, 0, sizeof(*eh));
+    if (!eh)
+        return mg_err_set(err, MG_EINVAL, "it is not an ELF shared object");
     rc = check_header(eh, err);
     if (rc < 0)
         return rc;

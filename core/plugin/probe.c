@@ -20,8 +20,6 @@ enum {
     PROBE_ARGS_MAX = 16,
 };
 
-extern char **environ;
-
 static void write_ok(struct mg_jw *w, const struct mango_plugin *d)
 {
     char abi[16];

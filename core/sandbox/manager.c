@@ -242,33 +242,46 @@ static void drop(struct mg_sandbox *s)
 
 /* ---- attach ---- */
 
-static mg_rc attach(struct work *w, const struct mg_binding *b, struct mg_sandbox **ret, struct mg_err *err)
+/* Kept in the row, so that every later try says the same until the client decides. */
+static void note_lost(struct work *w, const struct mg_binding *b, struct mg_err *err)
 {
-    struct mg_plugin *p;
-    struct mg_sv next;
+    struct mg_err own;
+    if (mg_binding_lost(w->pg, mg_id_sv(&w->entry->session), b->external_id, &own) < 0)
+        mg_log(MG_WARN, "a lost workspace could not be noted", MG_F_STR("error", own.text));
+    mg_log(MG_ERROR, "a session's workspace is lost", MG_F_STR("session", w->entry->session.s),
+           MG_F_STR("why", err ? err->text : ""));
+    if (err)
+        (void)snprintf(err->code, sizeof(err->code), "workspace_lost");
+}
+
+/* The checks that need no backend. */
+static mg_rc check_binding(const struct work *w, const struct mg_binding *b, struct mg_err *err)
+{
     if (b->lost)
         return mg_err_code(err, MG_EGONE, "workspace_lost",
                            "the session's workspace is lost; delete the session and start a new one");
-    mg_rc rc = plugin_of(w->m, b->provider, &p, err);
-    if (rc < 0)
-        return rc;
     if (!mg_sv_eqz(b->label, w->label))
         return mg_err_set(err, MG_EDENIED, "the stored sandbox belongs to another session or another deployment");
     if (!mg_spec_same_packages(&w->spec, b->spec_hash))
         return mg_err_set(err, MG_EINVAL, "config.packages: the session's sandbox was made with other packages");
+    return MG_OK;
+}
+
+static mg_rc attach(struct work *w, const struct mg_binding *b, struct mg_sandbox **ret, struct mg_err *err)
+{
+    struct mg_plugin *p = NULL;
     struct mg_sandbox *s = NULL;
+    struct mg_sv next = {NULL, 0};
+    mg_rc rc = check_binding(w, b, err);
+    if (rc == MG_OK)
+        rc = plugin_of(w->m, b->provider, &p, err);
+    if (rc < 0 || !p)
+        return rc;
     rc = call_backend(w, p, b->external_id, &s, err);
     if (rc == MG_OK)
         rc = mg_marker_next(s, w->a, b->generation, &next, err);
-    if (rc == MG_EGONE) {
-        struct mg_err own;
-        if (mg_binding_lost(w->pg, mg_id_sv(&w->entry->session), b->external_id, &own) < 0)
-            mg_log(MG_WARN, "a lost workspace could not be noted", MG_F_STR("error", own.text));
-        mg_log(MG_ERROR, "a session's workspace is lost", MG_F_STR("session", w->entry->session.s),
-               MG_F_STR("why", err ? err->text : ""));
-        if (err)
-            (void)snprintf(err->code, sizeof(err->code), "workspace_lost");
-    }
+    if (rc == MG_EGONE)
+        note_lost(w, b, err);
     mg_hook("sandbox.before_advance");
     if (rc == MG_OK)
         rc = mg_binding_advance(w->pg, mg_id_sv(&w->entry->session), b->generation, next, err);
@@ -308,19 +321,19 @@ static bool nothing_made(mg_rc rc)
 /* From the committed intent to a bound sandbox. in: what is to be made, as it is stored. */
 static mg_rc create(struct work *w, const struct mg_intent *in, struct mg_sandbox **ret, struct mg_err *err)
 {
-    struct mg_plugin *p;
+    struct mg_plugin *p = NULL;
     struct mg_sandbox *s = NULL;
     struct mg_binding b = {.provider = in->provider, .label = in->label, .spec_hash = in->spec_hash};
     struct mg_sv session = mg_id_sv(&w->entry->session);
     mg_rc rc = plugin_of(w->m, in->provider, &p, err);
     if (rc == MG_OK)
         rc = mg_spec_from_text(w->a, in->spec, &w->spec, err);
-    if (rc < 0)
+    if (rc < 0 || !p)
         return rc;
     mg_hook("sandbox.before_create");
     rc = call_backend(w, p, mg_sv_n("", 0), &s, err);
     mg_hook("sandbox.after_create");
-    if (rc < 0) {
+    if (rc < 0 || !s) {
         struct mg_err own;
         if (nothing_made(rc) && mg_intent_failed(w->pg, session, mg_sv_of(err ? err->text : "refused"), &own) < 0)
             mg_log(MG_WARN, "a refused create could not be noted", MG_F_STR("error", own.text));
@@ -357,7 +370,7 @@ static mg_rc begin_create(struct work *w, struct mg_sandbox **ret, struct mg_err
                            .label = mg_sv_of(w->label),
                            .spec = w->spec.text,
                            .spec_hash = w->spec.hash};
-    bool bound;
+    bool bound = false;
     mg_rc rc = mg_spec_check(&w->spec, p, err);
     if (rc == MG_OK)
         rc = mg_intent_begin(w->pg, w->a, &in, &bound, err);
@@ -477,11 +490,11 @@ static void cut_off(struct mg_sandbox_entry *e)
 static mg_rc destroy_bound(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session, const struct mg_binding *b,
                            struct mg_err *err)
 {
-    struct mg_plugin *p;
+    struct mg_plugin *p = NULL;
     char label[MG_LABEL_LEN];
     mg_sandbox_label(m->opts.deployment_id, session, label);
     mg_rc rc = plugin_of(m, b->provider, &p, err);
-    if (rc == MG_OK)
+    if (rc == MG_OK && p)
         rc = call_destroy(p, b->external_id, label, err);
     mg_hook("sandbox.after_destroy");
     if (rc == MG_OK)
@@ -492,11 +505,11 @@ static mg_rc destroy_bound(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_s
 /* By the label: an earlier create may have made it without our knowing. */
 static mg_rc destroy_intent(struct mg_sandboxes *m, struct mg_pg *pg, const struct mg_intent *in, struct mg_err *err)
 {
-    struct mg_plugin *p;
+    struct mg_plugin *p = NULL;
     char label[MG_LABEL_LEN];
     mg_sandbox_label(m->opts.deployment_id, in->session_id, label);
     mg_rc rc = plugin_of(m, in->provider, &p, err);
-    if (rc == MG_OK)
+    if (rc == MG_OK && p)
         rc = call_destroy(p, mg_sv_n("", 0), label, err);
     if (rc == MG_OK && in->in_flight)
         return mg_err_set(err, MG_EUNAVAIL, "a create may still be under way; looking again in at most %d s",

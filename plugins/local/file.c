@@ -272,7 +272,7 @@ mango_status local_stat(void *ctx, const struct mango_call *call, struct mango_s
                         uint32_t flags, struct mango_stat *ret)
 {
     struct box *b;
-    struct stat st;
+    struct stat st = {0};
     mango_status s = box_enter(ctx, call, id, &b);
     if (s < 0)
         return s;

@@ -39,7 +39,8 @@ static bool executable(const char *path)
 static char *beside_self(void)
 {
     Dl_info info;
-    if (dladdr((void *)(uintptr_t)&beside_self, &info) == 0 || !info.dli_fname)
+    static const char anchor = 0; /* any address inside of this file */
+    if (dladdr(&anchor, &info) == 0 || !info.dli_fname)
         return NULL;
     const char *slash = strrchr(info.dli_fname, '/');
     size_t dir = slash ? (size_t)(slash - info.dli_fname) : 0, n = dir + sizeof("/" RUNNER_NAME);

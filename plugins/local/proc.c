@@ -17,7 +17,7 @@ struct proc {
 
 static struct proc *proc_of(mango_proc number)
 {
-    return (struct proc *)(uintptr_t)number;
+    return (struct proc *)(uintptr_t)number; /* NOLINT(performance-no-int-to-ptr): it was a pointer of ours */
 }
 
 mango_status local_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id,
@@ -31,8 +31,9 @@ mango_status local_proc_open(void *ctx, const struct mango_call *call, struct ma
     if (s < 0)
         return s;
     struct proc *p = calloc(1, sizeof(*p));
-    s = p ? MANGO_OK : fail(l, call, MANGO_ERETRY, "out of memory");
-    if (s == MANGO_OK) {
+    if (!p) {
+        s = fail(l, call, MANGO_ERETRY, "out of memory");
+    } else {
         p->box = b;
         p->pump = (struct pump){.local = l, .out = {.stream = 1}, .err = {.stream = 2}};
         s = run_start(b, call, req, PIPE_STDIN, &p->pump.run);

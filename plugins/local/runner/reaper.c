@@ -77,7 +77,7 @@ static int start(struct reaper *r, const struct request *req)
     if (pid < 0)
         return errno;
     if (pid == 0) {
-        failed = exec_child(req, argv, envp, cwd);
+        failed = exec_child(req, argv, envp, cwd); /* NOLINT(clang-analyzer-unix.Vfork): system calls only */
         _exit(127);
     }
     if (failed) {
