@@ -13,7 +13,8 @@ enum piece_kind { PIECE_STRING, PIECE_ITEMS, PIECE_VALUE, PIECE_INPUT };
 struct piece {
     enum piece_kind kind;
     struct mg_sv name;
-    struct mg_buf text; /* STRING: escaped characters; ITEMS: values with commas between; VALUE: one value; INPUT: as STRING */
+    struct mg_buf
+        text; /* STRING: escaped characters; ITEMS: values with commas between; VALUE: one value; INPUT: as STRING */
 };
 
 struct mg_open_block {
@@ -155,7 +156,7 @@ const char *mg_open_block_delta(struct mg_open_block *b, struct mg_arena *scratc
 /* The text between the brackets of a raw array, without outer white space; empty for anything else. */
 static struct mg_sv array_inner(const struct mg_json *v)
 {
-    if (!mg_json_is(v, MG_JSON_ARRAY))
+    if (!v || v->type != MG_JSON_ARRAY)
         return MG_SV("");
     return mg_sv_trim(mg_sv_n(v->raw.ptr + 1, v->raw.len - 2));
 }
@@ -165,8 +166,8 @@ static bool is_object_text(struct mg_sv text)
     return text.len > 0 && text.ptr[0] == '{' && mg_json_check(text, MG_MODEL_TEXT_DEPTH, NULL) == MG_OK;
 }
 
-/* The tool input that the deltas spell, decoded as a whole: an escape may be cut between two of them. Empty view when it is
- * not one whole object. */
+/* The tool input that the deltas spell, decoded as a whole: an escape may be cut between two of them. Empty view when
+ * it is not one whole object. */
 static struct mg_sv join_input(struct mg_arena *arena, struct mg_arena *scratch, const struct piece *p)
 {
     struct mg_sv quoted = mg_arena_printf(scratch, "\"%.*s\"", MG_SV_ARG(mg_buf_view(&p->text)));
@@ -227,10 +228,11 @@ static struct mg_sv splice(struct mg_arena *arena, struct mg_sv start, const str
     return mg_arena_sv(arena, mg_buf_view(&b));
 }
 
-/* The raw value of TOOL_USE's input and the edit that puts it there. A cut input is not run: the block then keeps the object
- * that it was announced with, so that the transcript stays legal. */
-static struct mg_sv close_input(struct mg_open_block *b, struct mg_arena *arena, struct mg_arena *scratch, const struct mg_json *old,
-                                const struct piece *p, bool last_of_cut, struct edit *edits, int *n)
+/* The raw value of TOOL_USE's input and the edit that puts it there. A cut input is not run: the block then keeps the
+ * object that it was announced with, so that the transcript stays legal. */
+static struct mg_sv close_input(struct mg_open_block *b, struct mg_arena *arena, struct mg_arena *scratch,
+                                const struct mg_json *old, const struct piece *p, bool last_of_cut, struct edit *edits,
+                                int *n)
 {
     bool spelled = p && mg_sv_trim(mg_buf_view(&p->text)).len > 0;
     struct mg_sv input = MG_SV("");

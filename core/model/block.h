@@ -7,8 +7,8 @@
 
 struct mg_open_block;
 
-/* block: the content_block of content_block_start, or a block of a whole message. Its text is copied into arena; scratch is
- * for the call. NULL when it cannot be a block; *ret_problem says why. */
+/* block: the content_block of content_block_start, or a block of a whole message. Its text is copied into arena;
+ * scratch is for the call. NULL when it cannot be a block; *ret_problem says why. */
 struct mg_open_block *mg_open_block_new(struct mg_arena *arena, struct mg_arena *scratch, const struct mg_json *block,
                                         const char **ret_problem);
 void mg_open_block_free(struct mg_open_block *b);

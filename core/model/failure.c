@@ -91,8 +91,8 @@ static bool http_date(struct mg_sv v, int64_t *ret_s)
     memcpy(text, v.ptr, v.len);
     text[v.len] = '\0';
     struct tm tm = {0};
-    if (sscanf(text, "%*3[A-Za-z], %2d %3[A-Za-z] %4d %2d:%2d:%2d GMT", &tm.tm_mday, month, &tm.tm_year, &tm.tm_hour, &tm.tm_min,
-               &tm.tm_sec) != 6)
+    if (sscanf(text, "%*3[A-Za-z], %2d %3[A-Za-z] %4d %2d:%2d:%2d GMT", &tm.tm_mday, month, &tm.tm_year, &tm.tm_hour,
+               &tm.tm_min, &tm.tm_sec) != 6)
         return false;
     const char *at = strstr(months, month);
     if (strlen(month) != 3 || !at || (at - months) % 3 != 0)
@@ -141,7 +141,8 @@ uint32_t mg_model_retry_after_ms(struct mg_sv value, int64_t wall_us)
 
 static bool is_key_char(char c)
 {
-    return isalnum((unsigned char)c) || c == '-' || c == '_' || c == '.' || c == '+' || c == '/' || c == '=' || c == '~';
+    return isalnum((unsigned char)c) || c == '-' || c == '_' || c == '.' || c == '+' || c == '/' || c == '=' ||
+           c == '~';
 }
 
 /* Length of a credential that begins at s, or 0. *ret_keep is how much of its front may be shown. */

@@ -137,9 +137,11 @@ static void fail_status(struct call *c)
     char shown[SHOWN_MAX], shown_type[TYPE_MAX];
     mg_model_clean(shown, sizeof(shown), text.len > 0 ? text : mg_buf_view(&c->body), secret(c));
     mg_model_clean(shown_type, sizeof(shown_type), type, secret(c));
-    const char *hint = c->status >= 300 && c->status < 400 ? " (redirects are not followed: set the endpoint's final URL)" : "";
-    mg_message_fail(c->message, mg_model_fail_of(c->status, type, text), "the model endpoint answered %d%s%s%s%s%s%s", c->status,
-                    shown_type[0] ? " " : "", shown_type, shown[0] ? ": " : "", shown, hint, c->status == 401 ? " (check the API key)" : "");
+    const char *hint =
+        c->status >= 300 && c->status < 400 ? " (redirects are not followed: set the endpoint's final URL)" : "";
+    mg_message_fail(c->message, mg_model_fail_of(c->status, type, text), "the model endpoint answered %d%s%s%s%s%s%s",
+                    c->status, shown_type[0] ? " " : "", shown_type, shown[0] ? ": " : "", shown, hint,
+                    c->status == 401 ? " (check the API key)" : "");
 }
 
 /* A body of status 200 that is neither a stream nor JSON. */
@@ -148,7 +150,8 @@ static void fail_foreign(struct call *c)
     char shown[128];
     mg_model_clean(shown, sizeof(shown), mg_buf_view(&c->body), secret(c));
     mg_message_fail(c->message, MG_MODEL_RETRY_SERVER,
-                    "the model endpoint answered 200 with %s instead of an event stream: %s (is there a proxy or a login page in between?)",
+                    "the model endpoint answered 200 with %s instead of an event stream: %s (is there a proxy or a "
+                    "login page in between?)",
                     c->type[0] ? c->type : "something else", shown);
 }
 
@@ -166,12 +169,14 @@ static void fail_transport(struct call *c, const struct mg_net_result *r)
     else if (r->rc == MG_ETIMEOUT && mg_message_events(c->message) > 0)
         mg_message_fail(c->message, MG_MODEL_RETRY_SERVER, "the model endpoint fell silent in mid-answer: %s", shown);
     else
-        mg_message_fail(c->message, MG_MODEL_RETRY_SERVER, "the model endpoint cannot be reached or broke off: %s", shown);
+        mg_message_fail(c->message, MG_MODEL_RETRY_SERVER, "the model endpoint cannot be reached or broke off: %s",
+                        shown);
 }
 
 static void conclude(struct call *c, const struct mg_net_result *r)
 {
-    bool stopped_by_us = r->rc == MG_ECANCELED && (c->kind == BODY_FAILURE || c->kind == BODY_FOREIGN) && c->body.len >= ERROR_BODY_MAX;
+    bool stopped_by_us =
+        r->rc == MG_ECANCELED && (c->kind == BODY_FAILURE || c->kind == BODY_FOREIGN) && c->body.len >= ERROR_BODY_MAX;
     if (mg_message_ended(c->message))
         return;
     if (r->rc != MG_OK && !stopped_by_us)
@@ -199,10 +204,9 @@ static void on_done(void *ctx, const struct mg_net_result *r)
     c->status = r->status;
     conclude(c, r);
     struct mg_model_result *out = mg_message_finish(c->message);
-    char clean[sizeof(out->message)];
-    mg_model_clean(clean, sizeof(clean), mg_sv_of(out->message), secret(c));
-    memcpy(out->message, clean, sizeof(clean));
-    if (out->fail == MG_MODEL_RETRY_RATE || out->fail == MG_MODEL_RETRY_OVERLOADED || out->fail == MG_MODEL_RETRY_SERVER)
+    mg_model_clean(out->message, sizeof(out->message), mg_sv_of(out->message), secret(c));
+    if (out->fail == MG_MODEL_RETRY_RATE || out->fail == MG_MODEL_RETRY_OVERLOADED ||
+        out->fail == MG_MODEL_RETRY_SERVER)
         out->retry_after_ms = c->retry_after_ms;
     mg_sse_done(&c->sse);
     mg_buf_done(&c->body);
@@ -211,7 +215,8 @@ static void on_done(void *ctx, const struct mg_net_result *r)
     opts.on_done(opts.ctx, out);
 }
 
-static int fill_headers(const struct http *m, const struct mg_model_call_opts *o, struct mg_net_header *h, char *bearer, size_t size)
+static int fill_headers(const struct http *m, const struct mg_model_call_opts *o, struct mg_net_header *h, char *bearer,
+                        size_t size)
 {
     int n = 0;
     h[n++] = (struct mg_net_header){MG_SV("content-type"), MG_SV("application/json")};
@@ -293,7 +298,8 @@ static char *messages_url(const char *base)
 
 struct mg_model *mg_model_http_open(const struct mg_model_opts *o, struct mg_err *err)
 {
-    const struct mg_net_opts net = {.name = "mg-model", .ca_file = o->ca_file, .proxy = o->proxy && o->proxy[0] ? o->proxy : NULL};
+    const struct mg_net_opts net = {
+        .name = "mg-model", .ca_file = o->ca_file, .proxy = o->proxy && o->proxy[0] ? o->proxy : NULL};
     mg_autofree char *url = messages_url(o->base_url);
     struct http *m = mg_xcalloc(1, sizeof(*m));
     mg_rc rc = mg_net_check_url(mg_sv_of(url), &net, err);

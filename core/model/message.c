@@ -76,7 +76,8 @@ void mg_message_fail(struct mg_message *m, enum mg_model_fail fail, const char *
 /* The peer broke the protocol: another attempt may be answered better. */
 static void broken(struct mg_message *m, const char *what)
 {
-    mg_message_fail(m, MG_MODEL_RETRY_SERVER, "the model endpoint's stream is broken: %s (event %d)", what, m->n_events);
+    mg_message_fail(m, MG_MODEL_RETRY_SERVER, "the model endpoint's stream is broken: %s (event %d)", what,
+                    m->n_events);
 }
 
 static void take_count(const struct mg_json *obj, const char *key, int64_t *count)
@@ -121,7 +122,8 @@ static void take_error(struct mg_message *m, struct mg_arena *a, const struct mg
     mg_model_clean(shown_type, sizeof(shown_type), type, MG_SV(""));
     mg_model_clean(shown, sizeof(shown), text, MG_SV(""));
     mg_message_fail(m, mg_model_fail_of(0, type, text), "the model endpoint reported %s%s%s%s",
-                    shown_type[0] ? shown_type : "an error", m->n_events > 1 ? " in mid-answer" : "", shown[0] ? ": " : "", shown);
+                    shown_type[0] ? shown_type : "an error", m->n_events > 1 ? " in mid-answer" : "",
+                    shown[0] ? ": " : "", shown);
 }
 
 static void tell_delta(struct mg_message *m, int index, bool start, struct mg_sv text)
@@ -143,7 +145,8 @@ static bool known_tool_id(const struct mg_message *m, const struct mg_open_block
 static void begin_block(struct mg_message *m, struct mg_arena *a, const struct mg_json *block)
 {
     if (m->n_blocks == MG_MODEL_BLOCKS_MAX) {
-        mg_message_fail(m, MG_MODEL_PERMANENT, "the model's answer has more than %d content blocks", MG_MODEL_BLOCKS_MAX);
+        mg_message_fail(m, MG_MODEL_PERMANENT, "the model's answer has more than %d content blocks",
+                        MG_MODEL_BLOCKS_MAX);
         return;
     }
     const char *problem = NULL;
@@ -159,7 +162,7 @@ static void begin_block(struct mg_message *m, struct mg_arena *a, const struct m
     }
     if (m->n_blocks == m->cap_blocks) {
         m->cap_blocks = m->cap_blocks ? 2 * m->cap_blocks : 8;
-        m->blocks = mg_xrealloc(m->blocks, (size_t)m->cap_blocks * sizeof(*m->blocks));
+        m->blocks = mg_xrealloc(m->blocks, (size_t)m->cap_blocks * sizeof(void *));
     }
     m->blocks[m->n_blocks++] = b;
     struct mg_sv first = MG_SV("");
@@ -200,6 +203,18 @@ static struct mg_open_block *named_block(struct mg_message *m, const struct mg_j
     return m->blocks[index];
 }
 
+/* A delta with the same member twice extends the block twice, and so its preview. */
+static void tell_texts(struct mg_message *m, int index, const struct mg_json *delta)
+{
+    enum mg_block_kind kind = mg_open_block_kind(m->blocks[index]);
+    if (kind != MG_BLOCK_TEXT && kind != MG_BLOCK_THINKING)
+        return;
+    for (const struct mg_json *v = delta->child; v; v = v->next) {
+        if (v->type == MG_JSON_STRING && mg_sv_eqz(v->key, kind == MG_BLOCK_TEXT ? "text" : "thinking"))
+            tell_delta(m, index, false, mg_raw_inner(v->raw));
+    }
+}
+
 static void on_block_delta(struct mg_message *m, struct mg_arena *a, const struct mg_json *root)
 {
     int index = 0;
@@ -212,12 +227,7 @@ static void on_block_delta(struct mg_message *m, struct mg_arena *a, const struc
         broken(m, problem);
         return;
     }
-    const char *member = mg_open_block_kind(b) == MG_BLOCK_TEXT       ? "text"
-                         : mg_open_block_kind(b) == MG_BLOCK_THINKING ? "thinking"
-                                                                      : NULL;
-    const struct mg_json *text = member ? mg_json_get(delta, member) : NULL;
-    if (mg_json_is(text, MG_JSON_STRING))
-        tell_delta(m, index, false, mg_raw_inner(text->raw));
+    tell_texts(m, index, delta);
 }
 
 static void on_block_stop(struct mg_message *m, struct mg_arena *a, const struct mg_json *root)
@@ -246,8 +256,12 @@ static const struct {
     const char *type;
     void (*take)(struct mg_message *m, struct mg_arena *a, const struct mg_json *root);
 } events[] = {
-    {"content_block_delta", on_block_delta}, {"content_block_start", on_block_start}, {"content_block_stop", on_block_stop},
-    {"message_start", on_start},             {"message_delta", on_message_delta},     {"message_stop", on_message_stop},
+    {"content_block_delta", on_block_delta},
+    {"content_block_start", on_block_start},
+    {"content_block_stop", on_block_stop},
+    {"message_start", on_start},
+    {"message_delta", on_message_delta},
+    {"message_stop", on_message_stop},
     {"error", take_error},
 };
 
@@ -328,8 +342,8 @@ struct mg_model_result *mg_message_finish(struct mg_message *m)
 {
     struct mg_model_result *r = m->r;
     if (!m->ended)
-        mg_message_fail(m, MG_MODEL_RETRY_SERVER, "the model endpoint's stream ended after %d events without a message_stop",
-                        m->n_events);
+        mg_message_fail(m, MG_MODEL_RETRY_SERVER,
+                        "the model endpoint's stream ended after %d events without a message_stop", m->n_events);
     else if (!m->failed && r->stop_reason[0] == '\0')
         mg_message_fail(m, MG_MODEL_RETRY_SERVER, "the model endpoint's answer ended without a stop reason");
     close_blocks(m);

@@ -1,7 +1,8 @@
 /* Folds the events of a Messages stream, or a whole JSON answer, into one mg_model_result. Pure; one thread at a time.
  *
- * A block goes back into the transcript as the endpoint wrote it: the text of its content_block_start is kept byte for byte
- * and only the members that deltas extend are spliced in. Strings are joined in their escaped form, never decoded. */
+ * A block goes back into the transcript as the endpoint wrote it: the text of its content_block_start is kept byte
+ * for byte and only the members that deltas extend are spliced in. Strings are joined in their escaped form, never
+ * decoded. */
 #ifndef MG_MODEL_MESSAGE_H
 #define MG_MODEL_MESSAGE_H
 
@@ -30,11 +31,12 @@ enum mg_message_step mg_message_event(struct mg_message *m, struct mg_sv data);
 /* A non-streaming answer: a message object or an error object. */
 enum mg_message_step mg_message_whole(struct mg_message *m, struct mg_sv body);
 /* Notes a failure; the first one stays. */
-void mg_message_fail(struct mg_message *m, enum mg_model_fail fail, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void mg_message_fail(struct mg_message *m, enum mg_model_fail fail, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 bool mg_message_ended(const struct mg_message *m);
 int mg_message_events(const struct mg_message *m); /* events folded so far, pings included */
-/* Closes the answer: without message_stop and a stop_reason it is a failure. Frees m. The blocks of a failed answer are what
- * came until then; they are for display, never to be run. */
+/* Closes the answer: without message_stop and a stop_reason it is a failure. Frees m. The blocks of a failed answer
+ * are what came until then; they are for display, never to be run. */
 struct mg_model_result *mg_message_finish(struct mg_message *m);
 
 #endif

@@ -108,7 +108,8 @@ static bool plan_write(struct planner *p, struct mg_sv rest)
     struct mg_sv file = unquote(rest);
     if (file.len == 0 || mg_sv_find(file, ' ') < file.len)
         return false;
-    const struct arg args[3] = {{"file_path", file}, {"content", mg_arena_printf(p->a, "%.*s\n", MG_SV_ARG(mg_sv_trim(text)))}};
+    const struct arg args[3] = {{"file_path", file},
+                                {"content", mg_arena_printf(p->a, "%.*s\n", MG_SV_ARG(mg_sv_trim(text)))}};
     return add(p, MG_SV("write"), input_of(p, args), mg_arena_printf(p->a, "I will write %.*s.", MG_SV_ARG(file)),
                mg_arena_printf(p->a, "write %.*s", MG_SV_ARG(file)));
 }
@@ -140,7 +141,8 @@ static bool plan_glob(struct planner *p, struct mg_sv rest)
     if (mg_sv_find(pattern, ' ') < pattern.len)
         return false;
     const struct arg args[3] = {{"pattern", pattern}};
-    return add(p, MG_SV("glob"), input_of(p, args), mg_arena_printf(p->a, "I will look for files like %.*s.", MG_SV_ARG(pattern)),
+    return add(p, MG_SV("glob"), input_of(p, args),
+               mg_arena_printf(p->a, "I will look for files like %.*s.", MG_SV_ARG(pattern)),
                mg_arena_printf(p->a, "glob %.*s", MG_SV_ARG(pattern)));
 }
 
@@ -150,7 +152,8 @@ static bool plan_grep(struct planner *p, struct mg_sv rest)
     bool with_path = cut_at(&rest, " in ", &path);
     struct mg_sv pattern = unquote(rest);
     const struct arg args[3] = {{"pattern", pattern}, {with_path ? "path" : NULL, unquote(path)}};
-    return add(p, MG_SV("grep"), input_of(p, args), mg_arena_printf(p->a, "I will search for %.*s.", MG_SV_ARG(pattern)),
+    return add(p, MG_SV("grep"), input_of(p, args),
+               mg_arena_printf(p->a, "I will search for %.*s.", MG_SV_ARG(pattern)),
                mg_arena_printf(p->a, "grep %.*s", MG_SV_ARG(pattern)));
 }
 
@@ -169,8 +172,8 @@ static const struct {
     const char *word;
     bool (*plan)(struct planner *p, struct mg_sv rest);
 } directives[] = {
-    {"run:", plan_run},     {"run ", plan_run_quoted}, {"$ ", plan_run},      {"write ", plan_write}, {"read ", plan_read},
-    {"edit ", plan_edit},   {"glob ", plan_glob},      {"grep ", plan_grep}, {"use ", plan_use},
+    {"run:", plan_run},   {"run ", plan_run_quoted}, {"$ ", plan_run},     {"write ", plan_write}, {"read ", plan_read},
+    {"edit ", plan_edit}, {"glob ", plan_glob},      {"grep ", plan_grep}, {"use ", plan_use},
 };
 
 static bool plan_line(struct planner *p, struct mg_sv line)
@@ -197,7 +200,8 @@ static bool mentions(struct mg_sv text, const char *stem)
 
 static void plan_sentence(struct planner *p, struct mg_sv text)
 {
-    bool list = mentions(text, "list") || mentions(text, "show"), count = mentions(text, "count") || mentions(text, "how many");
+    bool list = mentions(text, "list") || mentions(text, "show"),
+         count = mentions(text, "count") || mentions(text, "how many");
     bool files = mentions(text, "file") || mentions(text, "folder") || mentions(text, "director");
     if (list || (files && !count))
         add_bash(p, MG_SV("ls -la"), "I will look at what is here.");
@@ -207,7 +211,8 @@ static void plan_sentence(struct planner *p, struct mg_sv text)
         add_bash(p, MG_SV("pwd; uname -sr; date -u +%Y"), "I will run a few commands to see where I am.");
 }
 
-int mg_offline_plan(struct mg_arena *a, struct mg_sv text, const struct mg_json *tools, struct mg_offline_step *steps, int max)
+int mg_offline_plan(struct mg_arena *a, struct mg_sv text, const struct mg_json *tools, struct mg_offline_step *steps,
+                    int max)
 {
     struct planner p = {.a = a, .tools = tools, .steps = steps, .max = max};
     struct mg_sv rest = text;

@@ -13,6 +13,7 @@ struct mg_offline_step {
 };
 
 /* tools: the request's tool array or NULL. Only tools that it names are used. Returns the number of steps. */
-int mg_offline_plan(struct mg_arena *a, struct mg_sv text, const struct mg_json *tools, struct mg_offline_step *steps, int max);
+int mg_offline_plan(struct mg_arena *a, struct mg_sv text, const struct mg_json *tools, struct mg_offline_step *steps,
+                    int max);
 
 #endif

@@ -1,7 +1,8 @@
-/* The offline model behind model.h: one thread answers one call after the other, through the same stream parser and fold as a
- * real endpoint's answers.
+/* The offline model behind model.h: one thread answers one call after the other, through the same stream parser and
+ * fold as a real endpoint's answers.
  *
- * Concurrency: lock guards the queue and the ids; callbacks run on the thread without it, so they may start further calls. */
+ * Concurrency: lock guards the queue and the ids; callbacks run on the thread without it, so they may start further
+ * calls. */
 #include <pthread.h>
 #include <signal.h>
 
@@ -123,7 +124,7 @@ static void offline_cancel(struct mg_model *base, uint64_t id)
     pthread_mutex_lock(&m->lock);
     if (m->running == id)
         m->cancel_running = true;
-    mg_list_each(it, &m->queue) {
+    mg_list_each (it, &m->queue) {
         struct call *c = mg_container_of(it, struct call, link);
         if (c->id == id)
             c->canceled = true;

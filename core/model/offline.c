@@ -8,10 +8,10 @@
 #include "model/offline-plan.h"
 
 enum {
-    TEXT_MAX = 256 * 1024,  /* bytes of one answer's text */
-    ECHO_MAX = 1000,        /* bytes of the user's words in an echo */
+    TEXT_MAX = 256 * 1024, /* bytes of one answer's text */
+    ECHO_MAX = 1000,       /* bytes of the user's words in an echo */
     RESULTS_MAX = MG_OFFLINE_STEPS_MAX,
-    ID_HEX = 25,            /* 24 digits and the NUL */
+    ID_HEX = 25, /* 24 digits and the NUL */
 };
 
 /* A tool result, as the request gives it back. */
@@ -24,9 +24,9 @@ struct outcome {
 struct view {
     struct mg_arena *a;
     struct mg_sv model;
-    struct mg_sv text;     /* the last user text, decoded */
+    struct mg_sv text; /* the last user text, decoded */
     bool has_text;
-    int rounds;            /* user messages with tool results since that text */
+    int rounds; /* user messages with tool results since that text */
     int n_results;
     struct outcome results[RESULTS_MAX];
     const struct mg_json *tools;
@@ -56,8 +56,8 @@ static void take_results(struct view *v, const struct mg_json *content)
         any = true;
         const struct mg_json *err = mg_json_get(b, "is_error");
         if (v->n_results < RESULTS_MAX)
-            v->results[v->n_results++] =
-                (struct outcome){join_texts(v->a, mg_json_get(b, "content")), mg_json_is(err, MG_JSON_BOOL) && err->boolean};
+            v->results[v->n_results++] = (struct outcome){join_texts(v->a, mg_json_get(b, "content")),
+                                                          mg_json_is(err, MG_JSON_BOOL) && err->boolean};
     }
     v->rounds += any;
 }
@@ -254,7 +254,8 @@ static void put_summary(struct stream *s, const struct view *v, const struct mg_
     for (int i = 0; i < n && i < v->n_results; i++)
         quote_result(&b, &steps[i], &v->results[i]);
     if (counted(v, steps, n, &count))
-        mg_buf_printf(&b, "So there %s %lld %s here.", count == 1 ? "is" : "are", (long long)count, count == 1 ? "entry" : "entries");
+        mg_buf_printf(&b, "So there %s %lld %s here.", count == 1 ? "is" : "are", (long long)count,
+                      count == 1 ? "entry" : "entries");
     else
         mg_buf_printf(&b, "That was %s.", n == 1 ? "the one step" : "all that you asked for");
     put_text(s, mg_buf_view(&b));

@@ -15,7 +15,8 @@ static void add_blocks(struct mg_buf *content, struct mg_sv raw, const bool *res
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     struct mg_json *array = NULL;
     if (!results || mg_json_parse(a, raw, &mg_json_raw_limits, &array, NULL) < 0 || array->type != MG_JSON_ARRAY) {
-        struct mg_sv inside = results && !*results ? MG_SV("") : array_inside(raw); /* what is no array is spliced once */
+        struct mg_sv inside =
+            results && !*results ? MG_SV("") : array_inside(raw); /* what is no array is spliced once */
         if (inside.len > 0 && content->len > 1)
             (void)mg_buf_char(content, ',');
         (void)mg_buf_sv(content, inside);
@@ -35,8 +36,8 @@ static bool has_results(struct mg_sv raw)
     return raw.len > 0 && memmem(raw.ptr, raw.len, "tool_result", strlen("tool_result"));
 }
 
-/* One message of entries i..: all that follow with the same role. Where several are joined, tool results come first: words that
- * arrived while a tool ran must not stand between a call and its result. Returns the index behind them. */
+/* One message of entries i..: all that follow with the same role. Where several are joined, tool results come first:
+ * words that arrived while a tool ran must not stand between a call and its result. Returns the index behind them. */
 static int message(const struct mg_request *r, int i, struct mg_jw *w)
 {
     mg_auto(buf) struct mg_buf content = MG_BUF_INIT(w->out->max);

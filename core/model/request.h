@@ -1,5 +1,6 @@
-/* Builds the body of a Messages request. Everything that was said is spliced in as it came, and members stand in a fixed order, so that the requests of
- * one session share a byte-equal prefix and the endpoint's cache keeps working (field case 84). */
+/* Builds the body of a Messages request. Everything that was said is spliced in as it came, and members stand in a
+ * fixed order, so that the requests of one session share a byte-equal prefix and the endpoint's cache keeps working
+ * (field case 84). */
 #ifndef MG_MODEL_REQUEST_H
 #define MG_MODEL_REQUEST_H
 
@@ -12,11 +13,11 @@ struct mg_request_entry {
 };
 
 struct mg_request {
-    struct mg_sv model;      /* decoded */
+    struct mg_sv model; /* decoded */
     int64_t max_tokens;
-    struct mg_sv system;     /* raw JSON string, or empty */
-    struct mg_sv tools;      /* raw JSON array of definitions; "[]" and empty are left out */
-    struct mg_sv effort;     /* decoded "low" to "max"; empty: the endpoint's default */
+    struct mg_sv system; /* raw JSON string, or empty */
+    struct mg_sv tools;  /* raw JSON array of definitions; "[]" and empty are left out */
+    struct mg_sv effort; /* decoded "low" to "max"; empty: the endpoint's default */
     bool fast;
     const struct mg_request_entry *entries; /* in order; neighbours of the same role become one message */
     int n_entries;

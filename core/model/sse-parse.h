@@ -1,5 +1,5 @@
-/* Incremental parser of a text/event-stream body. Bytes go in as they arrive, whole events come out: how the bytes are cut
- * makes no difference. Pure; one thread at a time. */
+/* Incremental parser of a text/event-stream body. Bytes go in as they arrive, whole events come out: how the bytes
+ * are cut makes no difference. Pure; one thread at a time. */
 #ifndef MG_MODEL_SSE_PARSE_H
 #define MG_MODEL_SSE_PARSE_H
 
@@ -25,7 +25,8 @@ struct mg_sse {
 
 void mg_sse_init(struct mg_sse *s, size_t line_max, mg_sse_fn *fn, void *ctx);
 void mg_sse_done(struct mg_sse *s);
-/* MG_ETOOBIG: a line or an event is over the limit; MG_ECANCELED: fn returned false. The parser is of no use afterwards. */
+/* MG_ETOOBIG: a line or an event is over the limit; MG_ECANCELED: fn returned false. The parser is of no use
+ * afterwards. */
 mg_rc mg_sse_feed(struct mg_sse *s, const char *p, size_t n, struct mg_err *err) MG_MUSTCHECK;
 /* True when bytes came that belong to no whole event: the stream was cut inside of one. */
 bool mg_sse_pending(const struct mg_sse *s);

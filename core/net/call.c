@@ -45,7 +45,8 @@ static void on_done(void *ctx, const struct mg_net_result *r)
 /* MG_OK: done; MG_ECANCELED or MG_ETIMEOUT: not yet, and the caller has lost patience. */
 static mg_rc wait_done(int done_fd, uint64_t deadline_ns, struct mg_cancel *cancel)
 {
-    struct pollfd fds[2] = {{.fd = done_fd, .events = POLLIN}, {.fd = cancel ? mg_cancel_fd(cancel) : -1, .events = POLLIN}};
+    struct pollfd fds[2] = {{.fd = done_fd, .events = POLLIN},
+                            {.fd = cancel ? mg_cancel_fd(cancel) : -1, .events = POLLIN}};
     for (;;) {
         uint64_t now = mg_now_ns();
         if (deadline_ns && now >= deadline_ns)
@@ -80,7 +81,7 @@ mg_rc mg_net_call(struct mg_net *n, const struct mg_net_req *req, uint64_t deadl
         return w.rc;
     mg_net_cancel(n, id);
     (void)wait_done(done_fd, 0, NULL);
-    if (w.rc == MG_OK || w.rc != MG_ECANCELED)
+    if (w.rc != MG_ECANCELED)
         return w.rc; /* it ended by itself in the meantime */
     return mg_err_set(err, rc, rc == MG_ETIMEOUT ? "no answer before the deadline" : "the request was cancelled");
 }

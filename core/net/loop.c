@@ -13,8 +13,8 @@
 #include "net/transfer.h"
 
 enum {
-    SWEEP_MS = 50,     /* deadlines are looked at so often while something runs */
-    EVENTS_MAX = 256,  /* of one epoll_wait */
+    SWEEP_MS = 50,    /* deadlines are looked at so often while something runs */
+    EVENTS_MAX = 256, /* of one epoll_wait */
 };
 
 struct mg_net {
@@ -139,7 +139,7 @@ static void admit(struct mg_net *n)
 
 static struct mg_transfer *by_id(struct mg_list *list, uint64_t id)
 {
-    mg_list_each(it, list) {
+    mg_list_each (it, list) {
         struct mg_transfer *t = mg_container_of(it, struct mg_transfer, link);
         if (t->id == id)
             return t;
@@ -189,7 +189,7 @@ static bool take_inbox(struct mg_net *n)
 
 static void resolved(struct mg_net *n)
 {
-    mg_list_each(it, &n->active) {
+    mg_list_each (it, &n->active) {
         struct mg_transfer *t = mg_container_of(it, struct mg_transfer, link);
         if (t->state == MG_TRANSFER_RESOLVING)
             try_resolve(n, t);
@@ -204,7 +204,8 @@ static void expire(struct mg_net *n, struct mg_transfer *t, uint64_t now)
     if (now >= t->total_ns)
         (void)mg_transfer_stop(t, MG_ETIMEOUT, "no whole answer within %u ms", t->req.total_ms);
     else if (t->state == MG_TRANSFER_RESOLVING && now >= t->connect_ns)
-        (void)mg_transfer_stop(t, MG_ETIMEOUT, "looking the name %.200s up took longer than %u ms", t->lookup, t->req.connect_ms);
+        (void)mg_transfer_stop(t, MG_ETIMEOUT, "looking the name %.200s up took longer than %u ms", t->lookup,
+                               t->req.connect_ms);
     else if (t->state == MG_TRANSFER_RUNNING && now >= idle_ns)
         (void)mg_transfer_stop(t, MG_ETIMEOUT, "nothing came for %u ms", t->req.idle_ms);
     else
@@ -218,9 +219,9 @@ static void sweep(struct mg_net *n)
     if (now < n->sweep_ns)
         return;
     n->sweep_ns = now + SWEEP_MS * 1000000ull;
-    mg_list_each(it, &n->active)
+    mg_list_each (it, &n->active)
         expire(n, mg_container_of(it, struct mg_transfer, link), now);
-    mg_list_each(it2, &n->waiting)
+    mg_list_each (it2, &n->waiting)
         expire(n, mg_container_of(it2, struct mg_transfer, link), now);
 }
 

@@ -1,7 +1,8 @@
 /* Outgoing HTTP: one thread owns a libcurl multi handle and its connections; requests come from any thread.
  *
- * Concurrency: every callback runs on the loop's thread and must be short; it may start and cancel requests, but not close
- * the loop or make a blocking call. Names are resolved off this thread (resolve.h), curl itself never looks one up.
+ * Concurrency: every callback runs on the loop's thread and must be short; it may start and cancel requests, but not
+ * close the loop or make a blocking call. Names are resolved off this thread (resolve.h), curl itself never looks one
+ * up.
  *
  * HTTP/1.1 only, redirects are never followed, environment variables for proxies are not read. A request on a pooled
  * connection that dies before any byte of the answer is repeated at once, once, on a fresh one (field case 46). */
@@ -14,26 +15,27 @@
 #include "base/sv.h"
 
 enum {
-    MG_NET_RUNNING_MAX = 4096,        /* transfers at once on one loop; more wait in line */
-    MG_NET_POOL_MAX = 256,            /* idle connections kept */
-    MG_NET_CONNECT_MS = 15000,        /* name lookup and connection, TLS included */
-    MG_NET_IDLE_MS = 120000,          /* without a byte of the answer */
+    MG_NET_RUNNING_MAX = 4096, /* transfers at once on one loop; more wait in line */
+    MG_NET_POOL_MAX = 256,     /* idle connections kept */
+    MG_NET_CONNECT_MS = 15000, /* name lookup and connection, TLS included */
+    MG_NET_IDLE_MS = 120000,   /* without a byte of the answer */
     MG_NET_TOTAL_MS = 600000,
     MG_NET_DRAIN_MS = 1000,
     MG_NET_WHOLE_MS = 20,
     MG_NET_BODY_MAX = 16 * 1024 * 1024, /* bytes of an answer, where the request names no limit */
-    MG_NET_HEAD_MAX = 64 * 1024,      /* bytes of an answer's headers */
-    MG_NET_HEADERS_MAX = 64,          /* headers of a request */
-    MG_NET_TEXT_MAX = 512,            /* bytes of a failure's text, with the NUL */
+    MG_NET_HEAD_MAX = 64 * 1024,        /* bytes of an answer's headers */
+    MG_NET_HEADERS_MAX = 64,            /* headers of a request */
+    MG_NET_TEXT_MAX = 512,              /* bytes of a failure's text, with the NUL */
 };
 
 struct mg_net;
 
 struct mg_net_opts {
-    const char *name;     /* of the thread, at most 15 bytes */
-    const char *ca_file;  /* NULL: the system's */
-    const char *proxy;    /* http://, https://, socks4://, socks5:// (names go to the proxy); NULL: none */
-    bool public_only;     /* addresses that are not public are refused, whatever name leads to them; with a proxy only literals */
+    const char *name;    /* of the thread, at most 15 bytes */
+    const char *ca_file; /* NULL: the system's */
+    const char *proxy;   /* http://, https://, socks4://, socks5:// (names go to the proxy); NULL: none */
+    /* Addresses that are not public are refused, whatever name leads to them; with a proxy only literals. */
+    bool public_only;
     unsigned max_running; /* 0: MG_NET_RUNNING_MAX */
 };
 
@@ -46,25 +48,26 @@ enum mg_net_go {
     MG_NET_STOP, /* enough: the request ends with MG_ECANCELED */
     MG_NET_GO,
     MG_NET_GO_IDLE, /* go on, but they do not count against the idle time */
-    MG_NET_DRAIN,   /* the answer is whole for its reader. What still comes is dropped: the connection can be used again when the end
-                     * comes within MG_NET_DRAIN_MS. on_done (MG_OK) comes with the end, but not later than MG_NET_WHOLE_MS */
+    /* The answer is whole for its reader. What still comes is dropped: the connection can be used again when the end
+     * comes within MG_NET_DRAIN_MS. on_done (MG_OK) comes with the end, but not later than MG_NET_WHOLE_MS. */
+    MG_NET_DRAIN,
 };
 
 struct mg_net_result {
-    /* MG_OK: a whole answer came, whatever its status. MG_EINVAL: the request is wrong. MG_EDENIED: an address that is not
-     * allowed. MG_ETIMEOUT, MG_ECANCELED, MG_ETOOBIG. MG_EIO: everything else on the way. */
+    /* MG_OK: a whole answer came, whatever its status. MG_EINVAL: the request is wrong. MG_EDENIED: an address that
+     * is not allowed. MG_ETIMEOUT, MG_ECANCELED, MG_ETOOBIG. MG_EIO: everything else on the way. */
     mg_rc rc;
-    int status;           /* of the final answer; 0: none came */
-    uint64_t bytes;       /* of the body */
-    bool reused;          /* an existing connection served it */
-    bool resent;          /* the first connection was stale */
-    const char *text;     /* what happened; no credential in it; for the call */
+    int status;       /* of the final answer; 0: none came */
+    uint64_t bytes;   /* of the body */
+    bool reused;      /* an existing connection served it */
+    bool resent;      /* the first connection was stale */
+    const char *text; /* what happened; no credential in it; for the call */
 };
 
 /* All of it is copied. */
 struct mg_net_req {
-    struct mg_sv method;  /* empty: GET, or POST with a body */
-    struct mg_sv url;     /* http or https, without user and password */
+    struct mg_sv method; /* empty: GET, or POST with a body */
+    struct mg_sv url;    /* http or https, without user and password */
     const struct mg_net_header *headers;
     int n_headers;
     struct mg_sv body;
@@ -83,7 +86,8 @@ void mg_net_close(struct mg_net *n); /* cancels what runs, joins; NULL is fine *
 uint64_t mg_net_start(struct mg_net *n, const struct mg_net_req *req);
 void mg_net_cancel(struct mg_net *n, uint64_t id); /* any thread; a number that is gone is fine */
 
-/* Whether requests to url can be made at all: its form, the proxy's, and with public_only a literal address. No lookup. */
+/* Whether requests to url can be made at all: its form, the proxy's, and with public_only a literal address. No
+ * lookup. */
 mg_rc mg_net_check_url(struct mg_sv url, const struct mg_net_opts *o, struct mg_err *err) MG_MUSTCHECK;
 
 /* A whole answer of a blocking call. */
@@ -98,8 +102,9 @@ static inline void mg_net_answer_cleanup(struct mg_net_answer *a)
     mg_buf_done(&a->body);
 }
 
-/* Waits for the answer, the deadline (monotonic; 0: total_ms alone) or the cancel (may be NULL). Not on a loop's thread. req's
- * callbacks: on_body may be set and then gets the body on the loop's thread instead of ret; the others are not used. */
+/* Waits for the answer, the deadline (monotonic; 0: total_ms alone) or the cancel (may be NULL). Not on a loop's
+ * thread. req's callbacks: on_body may be set and then gets the body on the loop's thread instead of ret; the others
+ * are not used. */
 mg_rc mg_net_call(struct mg_net *n, const struct mg_net_req *req, uint64_t deadline_ns, struct mg_cancel *cancel,
                   struct mg_net_answer *ret, struct mg_err *err) MG_MUSTCHECK;
 

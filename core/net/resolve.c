@@ -1,5 +1,5 @@
-/* Concurrency: lock guards everything in struct mg_resolver; getaddrinfo runs without it. Threads are detached and hold a
- * reference each. */
+/* Concurrency: lock guards everything in struct mg_resolver; getaddrinfo runs without it. Threads are detached and
+ * hold a reference each. */
 #include "net/resolve.h"
 
 #include <arpa/inet.h>
@@ -48,7 +48,7 @@ static void unref(struct mg_resolver *r)
     pthread_mutex_unlock(&r->lock);
     if (!last)
         return;
-    mg_list_each(it, &r->names)
+    mg_list_each (it, &r->names)
         free(mg_container_of(it, struct name, all));
     mg_map_free(r->by_host);
     close(r->wake_fd);
@@ -157,8 +157,8 @@ static void *run(void *arg)
         pthread_mutex_lock(&r->lock);
         memcpy(n->text, text, sizeof(text));
         n->state = state;
-        n->until_ns =
-            mg_now_ns() + (uint64_t)(state == MG_RESOLVE_FOUND ? MG_RESOLVE_KEEP_MS : MG_RESOLVE_KEEP_BAD_MS) * 1000000u;
+        n->until_ns = mg_now_ns() +
+                      (uint64_t)(state == MG_RESOLVE_FOUND ? MG_RESOLVE_KEEP_MS : MG_RESOLVE_KEEP_BAD_MS) * 1000000u;
         const uint64_t one = 1;
         if (write(r->wake_fd, &one, sizeof(one)) < 0)
             continue; /* the counter is full: the reader is awake anyway */
@@ -195,7 +195,7 @@ static void need_thread(struct mg_resolver *r)
 static void drop_names(struct mg_resolver *r, bool all)
 {
     uint64_t now = mg_now_ns();
-    mg_list_each(it, &r->names) {
+    mg_list_each (it, &r->names) {
         struct name *n = mg_container_of(it, struct name, all);
         if (n->state == MG_RESOLVE_WAIT || (!all && n->until_ns > now))
             continue;

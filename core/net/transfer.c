@@ -12,11 +12,11 @@
 #include "net/address.h"
 
 enum {
-    UNACKED_MS = 15000,    /* a peer that acknowledges nothing for so long is gone: finds connections that a NAT forgot */
+    UNACKED_MS = 15000, /* a peer that acknowledges nothing for so long is gone: finds connections that a NAT forgot */
     KEEPALIVE_IDLE_S = 30, /* first probe of a silent connection */
     KEEPALIVE_GAP_S = 5,
-    POOL_AGE_S = 60,       /* older idle connections are not tried again */
-    DNS_KEEP_S = 3600,     /* must outlive a transfer: curl repeats on a stale connection without asking us */
+    POOL_AGE_S = 60,   /* older idle connections are not tried again */
+    DNS_KEEP_S = 3600, /* must outlive a transfer: curl repeats on a stale connection without asking us */
 };
 
 mg_rc mg_transfer_stop(struct mg_transfer *t, mg_rc rc, const char *fmt, ...)
@@ -54,7 +54,8 @@ static bool token(struct mg_sv s)
 static void add_header(struct mg_transfer *t, struct mg_sv name, struct mg_sv value)
 {
     if (!token(name) || !plain(value)) {
-        (void)mg_transfer_stop(t, MG_EINVAL, "header \"%.*s\": a name of letters and digits and a value of one line are needed",
+        (void)mg_transfer_stop(t, MG_EINVAL,
+                               "header \"%.*s\": a name of letters and digits and a value of one line are needed",
                                (int)(name.len < 40 ? name.len : 40), name.ptr);
         return;
     }
@@ -151,7 +152,8 @@ static mg_rc check_proxy(struct mg_transfer *t, const char *proxy)
     if (!whole && asprintf(&whole, "http://%s", proxy) < 0)
         whole = mg_xstrdup("");
     if (curl_url_set(u, CURLUPART_URL, whole, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK ||
-        curl_url_get(u, CURLUPART_HOST, &host, 0) != CURLUE_OK || curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK)
+        curl_url_get(u, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
+        curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK)
         return mg_transfer_stop(t, MG_EINVAL, "the configured proxy is not a URL like http://proxy.example:3128");
     bool given = curl_url_get(u, CURLUPART_PORT, &port, 0) == CURLUE_OK;
     int usual = strcmp(scheme, "https") == 0 ? CURL_TLS_PROXY_PORT : CURL_PROXY_PORT;
@@ -178,8 +180,8 @@ mg_rc mg_transfer_check(struct mg_transfer *t, const struct mg_net_opts *o)
     auto_curl_str char *user = NULL;
     if (t->stop != MG_OK)
         return t->stop;
-    if (!strstr(t->url, "://") || curl_url_set(u, CURLUPART_URL, t->url, 0) != CURLUE_OK || get_host(u, &host) != CURLUE_OK ||
-        curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
+    if (!strstr(t->url, "://") || curl_url_set(u, CURLUPART_URL, t->url, 0) != CURLUE_OK ||
+        get_host(u, &host) != CURLUE_OK || curl_url_get(u, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK ||
         curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) != CURLUE_OK)
         return mg_transfer_stop(t, MG_EINVAL, "the URL is not one like https://host.example/path");
     if (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)

@@ -17,14 +17,15 @@ struct mg_transfer {
     char *method, *url, *body;
     struct curl_slist *list, *resolve;
     CURL *easy;
-    char *lookup;       /* the name that must be resolved, or NULL; host or proxy */
+    char *lookup; /* the name that must be resolved, or NULL; host or proxy */
     int lookup_port;
-    bool guarded;       /* every socket is checked for a public address */
-    uint64_t submitted_ns, total_ns, connect_ns, active_ns; /* monotonic; total and connect are deadlines, active the last byte */
+    bool guarded; /* every socket is checked for a public address */
+    uint64_t submitted_ns, total_ns, connect_ns,
+        active_ns; /* monotonic; total and connect are deadlines, active the last byte */
     uint64_t bytes, head_bytes;
     int status;
     bool any_byte, resent, draining;
-    bool told; /* on_done was called */
+    bool told;  /* on_done was called */
     mg_rc stop; /* why we ended it ourselves, or MG_OK */
     char text[MG_NET_TEXT_MAX];
     char curl_text[CURL_ERROR_SIZE];
@@ -39,8 +40,8 @@ mg_rc mg_transfer_check(struct mg_transfer *t, const struct mg_net_opts *o);
 mg_rc mg_transfer_prepare(struct mg_transfer *t, const struct mg_net_opts *o, const char *addresses);
 /* Ends it ourselves; the first reason stays. */
 mg_rc mg_transfer_stop(struct mg_transfer *t, mg_rc rc, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-/* True when curl's failure means that the pooled connection was stale and nothing of an answer came; then the handle is set
- * to use a fresh one. */
+/* True when curl's failure means that the pooled connection was stale and nothing of an answer came; then the handle
+ * is set to use a fresh one. */
 bool mg_transfer_resend(struct mg_transfer *t, CURLcode code);
 /* Calls on_done, the first time. code: curl's, when it ran. */
 void mg_transfer_tell(struct mg_transfer *t, CURLcode code);

@@ -6,9 +6,17 @@
 #include "support/endpoint-script.h"
 
 static const char *const top_members[] = {
-    "model",       "max_tokens",  "messages",       "system",   "tools",    "tool_choice",   "stream",        "temperature",
-    "top_p",       "top_k",       "stop_sequences", "metadata", "thinking", "output_config", "speed",         "service_tier",
-    "container",   "mcp_servers", "inference_geo",  "betas",    "cache_control", "context_management",
+    "model",          "max_tokens",
+    "messages",       "system",
+    "tools",          "tool_choice",
+    "stream",         "temperature",
+    "top_p",          "top_k",
+    "stop_sequences", "metadata",
+    "thinking",       "output_config",
+    "speed",          "service_tier",
+    "container",      "mcp_servers",
+    "inference_geo",  "betas",
+    "cache_control",  "context_management",
 };
 
 static const char *say(struct mg_arena *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -51,7 +59,8 @@ static const char *check_block(struct mg_arena *a, const struct mg_json *b, unsi
     return NULL;
 }
 
-static int count_ids(struct mg_arena *a, const struct mg_json *content, const char *type, const char *member, struct mg_sv id)
+static int count_ids(struct mg_arena *a, const struct mg_json *content, const char *type, const char *member,
+                     struct mg_sv id)
 {
     int n = 0;
     for (const struct mg_json *b = mg_json_is(content, MG_JSON_ARRAY) ? content->child : NULL; b; b = b->next)
@@ -71,7 +80,8 @@ static const char *check_calls(struct mg_arena *a, const struct mg_json *m, unsi
             return say(a, "messages.%u: `tool_use` ids must be unique", i);
         if (count_ids(a, next, "tool_result", "tool_use_id", id) == 0)
             return say(a,
-                       "messages.%u: `tool_use` ids were found without `tool_result` blocks immediately after: %.*s. Each `tool_use` "
+                       "messages.%u: `tool_use` ids were found without `tool_result` blocks immediately after: %.*s. "
+                       "Each `tool_use` "
                        "block must have a corresponding `tool_result` block in the next message.",
                        i, MG_SV_ARG(id));
     }
@@ -91,14 +101,19 @@ static const char *check_results(struct mg_arena *a, const struct mg_json *befor
         }
         if (!before || count_ids(a, mg_json_get(before, "content"), "tool_use", "id", id) == 0)
             return say(a,
-                       "messages.%u.content.%u: unexpected `tool_use_id` found in `tool_result` blocks: %.*s. Each `tool_result` block "
+                       "messages.%u.content.%u: unexpected `tool_use_id` found in `tool_result` blocks: %.*s. Each "
+                       "`tool_result` block "
                        "must have a corresponding `tool_use` block in the previous message.",
                        i, k, MG_SV_ARG(id));
         if (count_ids(a, content, "tool_result", "tool_use_id", id) > 1)
-            return say(a, "messages.%u.content.%u: each tool_use must have a single result. Found multiple `tool_result` blocks with id: %.*s",
+            return say(a,
+                       "messages.%u.content.%u: each tool_use must have a single result. Found multiple `tool_result` "
+                       "blocks with id: %.*s",
                        i, k, MG_SV_ARG(id));
         if (other)
-            return say(a, "messages.%u.content.%u: `tool_result` blocks must come first in a message that answers tool calls", i, k);
+            return say(
+                a, "messages.%u.content.%u: `tool_result` blocks must come first in a message that answers tool calls",
+                i, k);
     }
     return NULL;
 }
@@ -175,6 +190,7 @@ const char *endpoint_check(struct mg_arena *a, const struct mg_json *root, bool 
     if (!problem && !mg_sv_eqz(mg_json_get_str(a, messages->child, "role"), "user"))
         problem = "messages: first message must use the \"user\" role";
     if (!problem && !mg_sv_eqz(mg_json_get_str(a, before, "role"), "user"))
-        problem = "This model does not support assistant message prefill. The conversation must end with a user message.";
+        problem =
+            "This model does not support assistant message prefill. The conversation must end with a user message.";
     return problem;
 }

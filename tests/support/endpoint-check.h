@@ -4,7 +4,8 @@
 
 #include "json/json.h"
 
-/* NULL when the request may be answered, else the error message (arena memory). fast: the beta header of the fast mode came. */
+/* NULL when the request may be answered, else the error message (arena memory). fast: the beta header of the fast
+ * mode came. */
 const char *endpoint_check(struct mg_arena *a, const struct mg_json *root, bool fast);
 
 #endif

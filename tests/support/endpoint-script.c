@@ -64,8 +64,9 @@ static const char *type_of_status(int status)
         int status;
         const char *type;
     } types[] = {
-        {400, "invalid_request_error"}, {401, "authentication_error"}, {402, "billing_error"},     {403, "permission_error"}, {404, "not_found_error"},
-        {413, "request_too_large"},     {429, "rate_limit_error"},     {504, "timeout_error"},     {529, "overloaded_error"},
+        {400, "invalid_request_error"}, {401, "authentication_error"}, {402, "billing_error"},
+        {403, "permission_error"},      {404, "not_found_error"},      {413, "request_too_large"},
+        {429, "rate_limit_error"},      {504, "timeout_error"},        {529, "overloaded_error"},
     };
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
         if (types[i].status == status)
@@ -546,12 +547,13 @@ static const struct {
     const char *word;
     void (*run)(struct build *b, struct mg_sv rest);
 } commands[] = {
-    {"text", do_text},       {"big", do_big},         {"think", do_think},       {"redacted", do_redacted}, {"tool", do_tool},
-    {"cut-tool", do_cut_tool}, {"block", do_block},   {"raw", do_raw},           {"line", do_line},         {"stop", do_stop},
-    {"usage", do_usage},     {"chunk", do_chunk},     {"delay", do_delay},       {"ping", do_ping},         {"silence", do_silence},
-    {"cut", do_cut},         {"close", do_close},     {"reset", do_reset},       {"error", do_error},       {"status", do_status},
-    {"too-long", do_too_long}, {"header", do_header}, {"code", do_code},         {"body", do_body},         {"empty", do_empty},
-    {"whole", do_whole},     {"no-type", do_no_type}, {"stale", do_stale},
+    {"text", do_text},         {"big", do_big},           {"think", do_think},     {"redacted", do_redacted},
+    {"tool", do_tool},         {"cut-tool", do_cut_tool}, {"block", do_block},     {"raw", do_raw},
+    {"line", do_line},         {"stop", do_stop},         {"usage", do_usage},     {"chunk", do_chunk},
+    {"delay", do_delay},       {"ping", do_ping},         {"silence", do_silence}, {"cut", do_cut},
+    {"close", do_close},       {"reset", do_reset},       {"error", do_error},     {"status", do_status},
+    {"too-long", do_too_long}, {"header", do_header},     {"code", do_code},       {"body", do_body},
+    {"empty", do_empty},       {"whole", do_whole},       {"no-type", do_no_type}, {"stale", do_stale},
 };
 
 /* "@N " and "+N " in front of a command: for the first N attempts, or after them. False: not for this one. */

@@ -40,7 +40,7 @@ struct conn {
     bool dead;     /* to be freed at the end of the round */
     bool want_out; /* as epoll has it */
     int step;
-    size_t sent; /* of the step */
+    size_t sent;      /* of the step */
     uint64_t wake_ns; /* of a pause; 0: none */
     uint64_t idle_ns; /* since when it has no request */
 };
@@ -204,7 +204,8 @@ static bool control(struct endpoint *e, const struct request *r, struct endpoint
     } else if (mg_sv_eqz(r->path, "/requests") && mg_sv_eqz(r->method, "GET")) {
         list_requests(e, answer);
     } else if (mg_sv_eqz(r->path, "/stats")) {
-        (void)snprintf(text, sizeof(text), "{\"requests\":%d,\"connections\":%d,\"refused\":%d}", e->n_requests, e->n_conns, e->n_refused);
+        (void)snprintf(text, sizeof(text), "{\"requests\":%d,\"connections\":%d,\"refused\":%d}", e->n_requests,
+                       e->n_conns, e->n_refused);
         endpoint_json(answer, 200, mg_sv_of(text));
     } else {
         return false;
@@ -244,7 +245,8 @@ static int next_attempt(struct endpoint *e, struct mg_sv script, int round)
 }
 
 /* The answer that the text of the request asks for. */
-static void answer_text(struct endpoint *e, struct mg_arena *a, const struct mg_json *root, struct endpoint_answer *answer)
+static void answer_text(struct endpoint *e, struct mg_arena *a, const struct mg_json *root,
+                        struct endpoint_answer *answer)
 {
     const struct mg_json *stream = mg_json_get(root, "stream");
     bool streamed = mg_json_is(stream, MG_JSON_BOOL) && stream->boolean, scripted;
@@ -450,14 +452,15 @@ static void free_conn(struct conn *c)
 static int tend(struct endpoint *e)
 {
     uint64_t now = mg_now_ns(), next = UINT64_MAX;
-    mg_list_each(it, &e->conns) {
+    mg_list_each (it, &e->conns) {
         struct conn *c = mg_container_of(it, struct conn, link);
         if (c->wake_ns && c->wake_ns <= now) {
             c->wake_ns = 0;
             advance(e, c);
             serve(e, c);
         }
-        uint64_t idle_end = e->opts.idle_ms && !c->busy ? c->idle_ns + (uint64_t)e->opts.idle_ms * 1000000u : UINT64_MAX;
+        uint64_t idle_end =
+            e->opts.idle_ms && !c->busy ? c->idle_ns + (uint64_t)e->opts.idle_ms * 1000000u : UINT64_MAX;
         if (idle_end <= now)
             c->dead = true;
         if (c->dead) {
@@ -500,7 +503,8 @@ static void die(const char *what)
 struct endpoint *endpoint_start(const struct endpoint_opts *o)
 {
     struct endpoint *e = mg_xcalloc(1, sizeof(*e));
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)o->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in at = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)o->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof(at);
     struct epoll_event ev = {.events = EPOLLIN, .data.ptr = e};
     const int on = 1;

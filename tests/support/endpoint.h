@@ -1,9 +1,10 @@
-/* A Messages endpoint for tests: real HTTP on a port of 127.0.0.1, one thread, answers scripted. fake-model.c is the same as a
- * program. Scripts are described in endpoint-script.h, the checks of a request in endpoint-check.h.
+/* A Messages endpoint for tests: real HTTP on a port of 127.0.0.1, one thread, answers scripted. fake-model.c is the
+ * same as a program. Scripts are described in endpoint-script.h, the checks of a request in endpoint-check.h.
  *
  * Also any other path answers by script, so that it serves as a plain HTTP server.
  *
- *   POST   /script      {"responses":["SCRIPT", ...]}: the next requests get these, in order, instead of what their text says
+ *   POST   /script      {"responses":["SCRIPT", ...]}: the next requests get these, in order, instead of what their
+ * text says
  *   GET    /requests    the last requests: [{"method","path","headers":{...},"body":...}]
  *   DELETE /requests    forgets them, and scripts that were not used
  *   GET    /stats       {"requests","connections","refused"}: refused counts the requests that broke a rule */

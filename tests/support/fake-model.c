@@ -2,8 +2,8 @@
  *
  *   fake-model [--port N] [--key KEY] [--idle-ms N] [--no-record]
  *
- * Prints "port N" once it listens; ends with SIGTERM or SIGINT. What it answers: support/endpoint-script.h; its control paths:
- * support/endpoint.h. In short, a user text of
+ * Prints "port N" once it listens; ends with SIGTERM or SIGINT. What it answers: support/endpoint-script.h; its
+ * control paths: support/endpoint.h. In short, a user text of
  *
  *   #fake
  *   text I will look.

@@ -9,7 +9,8 @@
 #define BLOCK(i, b) "{\"type\":\"content_block_start\",\"index\":" #i ",\"content_block\":" b "}"
 #define DELTA(i, d) "{\"type\":\"content_block_delta\",\"index\":" #i ",\"delta\":" d "}"
 #define STOP(i) "{\"type\":\"content_block_stop\",\"index\":" #i "}"
-#define END(reason) "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"" reason "\"},\"usage\":{\"output_tokens\":5}}"
+#define END(reason) \
+    "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"" reason "\"},\"usage\":{\"output_tokens\":5}}"
 #define FIN "{\"type\":\"message_stop\"}"
 #define TEXT(i, t) DELTA(i, "{\"type\":\"text_delta\",\"text\":\"" t "\"}")
 #define INPUT(i, t) DELTA(i, "{\"type\":\"input_json_delta\",\"partial_json\":\"" t "\"}")
@@ -36,11 +37,13 @@ static struct mg_model_result *fold(const char *const *events)
 static void text_deltas_are_joined_as_they_are_spelled(void **state)
 {
     (void)state;
-    struct mg_model_result *r = FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"A\",\"x\":0.10,\"y\":{\"z\":[1, 2]}}"), TEXT(0, "b\\u00e9"),
-                                     TEXT(0, "\\ud83d"), TEXT(0, "\\ude00\\/\\n"), STOP(0), END("end_turn"), FIN);
+    struct mg_model_result *r =
+        FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"A\",\"x\":0.10,\"y\":{\"z\":[1, 2]}}"), TEXT(0, "b\\u00e9"),
+             TEXT(0, "\\ud83d"), TEXT(0, "\\ude00\\/\\n"), STOP(0), END("end_turn"), FIN);
     assert_int_equal(r->fail, MG_MODEL_OK);
     assert_string_equal(r->stop_reason, "end_turn");
-    assert_sv_equal(r->blocks[0].raw, "{\"type\":\"text\",\"text\":\"Ab\\u00e9\\ud83d\\ude00\\/\\n\",\"x\":0.10,\"y\":{\"z\":[1, 2]}}");
+    assert_sv_equal(r->blocks[0].raw,
+                    "{\"type\":\"text\",\"text\":\"Ab\\u00e9\\ud83d\\ude00\\/\\n\",\"x\":0.10,\"y\":{\"z\":[1, 2]}}");
     assert_sv_equal(r->blocks[0].text, "\"Ab\\u00e9\\ud83d\\ude00\\/\\n\"");
     assert_string_equal(deltas.ptr, "0:0:1:A|0:0:0:b\\u00e9|0:0:0:\\ud83d|0:0:0:\\ude00\\/\\n|");
     assert_int_equal(r->usage.input_tokens, 10);
@@ -52,9 +55,12 @@ static void thinking_keeps_its_signature_and_its_place(void **state)
 {
     (void)state;
     struct mg_model_result *r =
-        FOLD(START, BLOCK(0, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}"), DELTA(0, "{\"type\":\"thinking_delta\",\"thinking\":\"hm\"}"),
-             DELTA(0, "{\"type\":\"signature_delta\",\"signature\":\"AB+/\"}"), DELTA(0, "{\"type\":\"signature_delta\",\"signature\":\"==\"}"), STOP(0),
-             BLOCK(1, "{\"type\":\"redacted_thinking\",\"data\":\"xyz\"}"), STOP(1), BLOCK(2, "{\"type\":\"thinking\",\"thinking\":\"\"}"),
+        FOLD(START, BLOCK(0, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}"),
+             DELTA(0, "{\"type\":\"thinking_delta\",\"thinking\":\"hm\"}"),
+             DELTA(0, "{\"type\":\"signature_delta\",\"signature\":\"AB+/\"}"),
+             DELTA(0, "{\"type\":\"signature_delta\",\"signature\":\"==\"}"), STOP(0),
+             BLOCK(1, "{\"type\":\"redacted_thinking\",\"data\":\"xyz\"}"), STOP(1),
+             BLOCK(2, "{\"type\":\"thinking\",\"thinking\":\"\"}"),
              DELTA(2, "{\"type\":\"signature_delta\",\"signature\":\"s\"}"), STOP(2), END("end_turn"), FIN);
     assert_int_equal(r->n_blocks, 3);
     assert_sv_equal(r->blocks[0].raw, "{\"type\":\"thinking\",\"thinking\":\"hm\",\"signature\":\"AB+/==\"}");
@@ -67,13 +73,17 @@ static void thinking_keeps_its_signature_and_its_place(void **state)
 static void tool_inputs_are_joined_and_kept(void **state)
 {
     (void)state;
-    struct mg_model_result *r = FOLD(START, BLOCK(0, "{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"ba\\u0073h\",\"input\":{},\"extra\":null}"), INPUT(0, ""),
-                                     INPUT(0, "{\\\"command\\\":"), INPUT(0, " \\\"echo \\\\\\\"\\u00e9\\\\\\\"\\\", \\\"n\\\": 1.0}"), STOP(0), END("tool_use"), FIN);
+    struct mg_model_result *r =
+        FOLD(START,
+             BLOCK(0, "{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"ba\\u0073h\",\"input\":{},\"extra\":null}"),
+             INPUT(0, ""), INPUT(0, "{\\\"command\\\":"),
+             INPUT(0, " \\\"echo \\\\\\\"\\u00e9\\\\\\\"\\\", \\\"n\\\": 1.0}"), STOP(0), END("tool_use"), FIN);
     assert_int_equal(r->fail, MG_MODEL_OK);
     assert_sv_equal(r->blocks[0].tool_id, "toolu_1");
     assert_sv_equal(r->blocks[0].tool_name, "bash");
     assert_sv_equal(r->blocks[0].tool_input, "{\"command\": \"echo \\\"\xc3\xa9\\\"\", \"n\": 1.0}");
-    assert_sv_equal(r->blocks[0].raw, "{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"ba\\u0073h\",\"input\":{\"command\": \"echo \\\"\xc3\xa9\\\"\", \"n\": "
+    assert_sv_equal(r->blocks[0].raw, "{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"ba\\u0073h\",\"input\":{"
+                                      "\"command\": \"echo \\\"\xc3\xa9\\\"\", \"n\": "
                                       "1.0},\"extra\":null}");
     mg_model_result_free(r);
 }
@@ -91,7 +101,11 @@ static void case_79_a_cut_tool_input_is_never_given_out(void **state)
 {
     (void)state;
     static const char *const inputs[] = {
-        INPUT(0, "{\\\"file_path\\\":\\\"a.txt\\\",\\\"content\\\":\\\"line1"), INPUT(0, "[1]"), INPUT(0, "\\\"x\\\""), INPUT(0, "{} {}"), INPUT(0, "{\\u0000}"),
+        INPUT(0, "{\\\"file_path\\\":\\\"a.txt\\\",\\\"content\\\":\\\"line1"),
+        INPUT(0, "[1]"),
+        INPUT(0, "\\\"x\\\""),
+        INPUT(0, "{} {}"),
+        INPUT(0, "{\\u0000}"),
     };
     for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++) {
         struct mg_model_result *r = FOLD(START, BLOCK(0, TOOL), inputs[i], STOP(0), END("max_tokens"), FIN);
@@ -100,14 +114,17 @@ static void case_79_a_cut_tool_input_is_never_given_out(void **state)
         assert_sv_equal(r->blocks[0].raw, TOOL);
         mg_model_result_free(r);
     }
-    struct mg_model_result *r = FOLD(START, BLOCK(0, TOOL), INPUT(0, "{\\\"a\\\":1}"), END("max_tokens"), FIN); /* no content_block_stop */
+    struct mg_model_result *r =
+        FOLD(START, BLOCK(0, TOOL), INPUT(0, "{\\\"a\\\":1}"), END("max_tokens"), FIN); /* no content_block_stop */
     assert_int_equal(r->blocks[0].tool_input.len, 0);
     mg_model_result_free(r);
-    r = FOLD(START, BLOCK(0, TOOL), STOP(0), END("max_tokens"), FIN); /* the limit hit before the first byte of the input */
+    r = FOLD(START, BLOCK(0, TOOL), STOP(0), END("max_tokens"),
+             FIN); /* the limit hit before the first byte of the input */
     assert_int_equal(r->blocks[0].tool_input.len, 0);
     mg_model_result_free(r);
-    r = FOLD(START, BLOCK(0, TOOL), INPUT(0, "{\\\"a\\\":1}"), STOP(0), BLOCK(1, "{\"type\":\"tool_use\",\"id\":\"toolu_2\",\"name\":\"bash\",\"input\":{}}"),
-             INPUT(1, "{\\\"b"), STOP(1), END("max_tokens"), FIN);
+    r = FOLD(START, BLOCK(0, TOOL), INPUT(0, "{\\\"a\\\":1}"), STOP(0),
+             BLOCK(1, "{\"type\":\"tool_use\",\"id\":\"toolu_2\",\"name\":\"bash\",\"input\":{}}"), INPUT(1, "{\\\"b"),
+             STOP(1), END("max_tokens"), FIN);
     assert_sv_equal(r->blocks[0].tool_input, "{\"a\":1}"); /* the whole sibling */
     assert_int_equal(r->blocks[1].tool_input.len, 0);
     mg_model_result_free(r);
@@ -117,8 +134,9 @@ static void a_tool_input_that_is_no_object_becomes_legal_in_the_transcript(void 
 {
     (void)state;
     struct mg_model_result *r =
-        FOLD(START, BLOCK(0, "{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"x\",\"input\":7}"), STOP(0), BLOCK(1, "{\"type\":\"tool_use\",\"id\":\"b\",\"name\":\"x\"}"),
-             INPUT(1, "{\\\"k\\\":2}"), STOP(1), BLOCK(2, "{\"type\":\"tool_use\",\"id\":\"c\",\"name\":\"x\"}"), STOP(2), END("tool_use"), FIN);
+        FOLD(START, BLOCK(0, "{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"x\",\"input\":7}"), STOP(0),
+             BLOCK(1, "{\"type\":\"tool_use\",\"id\":\"b\",\"name\":\"x\"}"), INPUT(1, "{\\\"k\\\":2}"), STOP(1),
+             BLOCK(2, "{\"type\":\"tool_use\",\"id\":\"c\",\"name\":\"x\"}"), STOP(2), END("tool_use"), FIN);
     assert_sv_equal(r->blocks[0].raw, "{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"x\",\"input\":{}}");
     assert_int_equal(r->blocks[0].tool_input.len, 0);
     assert_sv_equal(r->blocks[1].raw, "{\"type\":\"tool_use\",\"id\":\"b\",\"name\":\"x\",\"input\":{\"k\":2}}");
@@ -130,12 +148,16 @@ static void a_tool_input_that_is_no_object_becomes_legal_in_the_transcript(void 
 static void citations_and_unknown_deltas_are_kept(void **state)
 {
     (void)state;
-    struct mg_model_result *r = FOLD(
-        START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\",\"citations\":null}"), DELTA(0, "{\"type\":\"citations_delta\",\"citation\":{\"a\":1.0}}"),
-        DELTA(0, "{\"type\":\"citations_delta\",\"citation\":{\"a\":2}}"), TEXT(0, "x"), STOP(0), BLOCK(1, "{\"type\":\"text\",\"text\":\"y\",\"citations\":[ {\"b\":1} ]}"),
-        DELTA(1, "{\"type\":\"citations_delta\",\"citation\":{\"b\":2}}"), STOP(1), BLOCK(2, "{\"type\":\"compaction\",\"content\":null}"),
-        DELTA(2, "{\"type\":\"compaction_delta\",\"content\":\"sum\"}"), DELTA(2, "{\"type\":\"new_delta\",\"score\":1}"),
-        DELTA(2, "{\"type\":\"new_delta\",\"score\":2.50}"), STOP(2), BLOCK(3, "{\"type\":\"brand_new\",\"n\":1e400,\"n\":-0}"), STOP(3), END("end_turn"), FIN);
+    struct mg_model_result *r =
+        FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\",\"citations\":null}"),
+             DELTA(0, "{\"type\":\"citations_delta\",\"citation\":{\"a\":1.0}}"),
+             DELTA(0, "{\"type\":\"citations_delta\",\"citation\":{\"a\":2}}"), TEXT(0, "x"), STOP(0),
+             BLOCK(1, "{\"type\":\"text\",\"text\":\"y\",\"citations\":[ {\"b\":1} ]}"),
+             DELTA(1, "{\"type\":\"citations_delta\",\"citation\":{\"b\":2}}"), STOP(1),
+             BLOCK(2, "{\"type\":\"compaction\",\"content\":null}"),
+             DELTA(2, "{\"type\":\"compaction_delta\",\"content\":\"sum\"}"),
+             DELTA(2, "{\"type\":\"new_delta\",\"score\":1}"), DELTA(2, "{\"type\":\"new_delta\",\"score\":2.50}"),
+             STOP(2), BLOCK(3, "{\"type\":\"brand_new\",\"n\":1e400,\"n\":-0}"), STOP(3), END("end_turn"), FIN);
     assert_int_equal(r->fail, MG_MODEL_OK);
     assert_sv_equal(r->blocks[0].raw, "{\"type\":\"text\",\"text\":\"x\",\"citations\":[{\"a\":1.0},{\"a\":2}]}");
     assert_sv_equal(r->blocks[1].raw, "{\"type\":\"text\",\"text\":\"y\",\"citations\":[{\"b\":1},{\"b\":2}]}");
@@ -147,13 +169,18 @@ static void citations_and_unknown_deltas_are_kept(void **state)
 static void server_tool_calls_are_kept_whole(void **state)
 {
     (void)state;
-    struct mg_model_result *r = FOLD(START, BLOCK(0, "{\"type\":\"server_tool_use\",\"id\":\"srvtoolu_1\",\"name\":\"web_search\",\"input\":{}}"),
-                                     INPUT(0, "{\\\"query\\\":\\\"x\\\"}"), STOP(0),
-                                     BLOCK(1, "{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"srvtoolu_1\",\"content\":[{\"encrypted_content\":\"q/w==\"}]}"), STOP(1),
-                                     END("pause_turn"), FIN);
+    struct mg_model_result *r = FOLD(
+        START, BLOCK(0, "{\"type\":\"server_tool_use\",\"id\":\"srvtoolu_1\",\"name\":\"web_search\",\"input\":{}}"),
+        INPUT(0, "{\\\"query\\\":\\\"x\\\"}"), STOP(0),
+        BLOCK(1, "{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"srvtoolu_1\",\"content\":[{\"encrypted_"
+                 "content\":\"q/w==\"}]}"),
+        STOP(1), END("pause_turn"), FIN);
     assert_int_equal(r->blocks[0].kind, MG_BLOCK_OTHER);
-    assert_sv_equal(r->blocks[0].raw, "{\"type\":\"server_tool_use\",\"id\":\"srvtoolu_1\",\"name\":\"web_search\",\"input\":{\"query\":\"x\"}}");
-    assert_sv_equal(r->blocks[1].raw, "{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"srvtoolu_1\",\"content\":[{\"encrypted_content\":\"q/w==\"}]}");
+    assert_sv_equal(
+        r->blocks[0].raw,
+        "{\"type\":\"server_tool_use\",\"id\":\"srvtoolu_1\",\"name\":\"web_search\",\"input\":{\"query\":\"x\"}}");
+    assert_sv_equal(r->blocks[1].raw, "{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"srvtoolu_1\",\"content\":"
+                                      "[{\"encrypted_content\":\"q/w==\"}]}");
     assert_string_equal(r->stop_reason, "pause_turn");
     mg_model_result_free(r);
 }
@@ -162,10 +189,13 @@ static void usage_of_the_end_is_laid_over_that_of_the_start(void **state)
 {
     (void)state;
     struct mg_model_result *r =
-        FOLD("{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":1,\"cache_read_input_tokens\":4,\"cache_creation_input_tokens\":5,"
+        FOLD("{\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":1,\"cache_read_"
+             "input_tokens\":4,\"cache_creation_input_tokens\":5,"
              "\"cache_creation\":{\"ephemeral_5m_input_tokens\":2,\"ephemeral_1h_input_tokens\":3}}}}",
-             "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"refusal\",\"stop_details\":{\"type\":\"refusal\",\"category\":\"x\"}},\"usage\":{\"output_tokens\":50,"
-             "\"input_tokens\":null,\"cache_read_input_tokens\":-3,\"server_tool_use\":{\"web_search_requests\":2,\"web_fetch_requests\":1}}}",
+             "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"refusal\",\"stop_details\":{\"type\":"
+             "\"refusal\",\"category\":\"x\"}},\"usage\":{\"output_tokens\":50,"
+             "\"input_tokens\":null,\"cache_read_input_tokens\":-3,\"server_tool_use\":{\"web_search_requests\":2,"
+             "\"web_fetch_requests\":1}}}",
              FIN);
     assert_int_equal(r->usage.input_tokens, 1);
     assert_int_equal(r->usage.output_tokens, 50);
@@ -184,11 +214,24 @@ static void a_stream_that_breaks_the_rules_can_be_tried_again(void **state)
 {
     (void)state;
     static const char *const bad[] = {
-        "nonsense", "[]", "7", "", "{\"type\":\"content_block_start\"}", BLOCK(1, "{\"type\":\"text\",\"text\":\"\"}"), BLOCK(-1, "{\"type\":\"text\"}"),
-        BLOCK(0, "7"), BLOCK(0, "{}"), BLOCK(0, "{\"type\":\"tool_use\",\"name\":\"x\"}"), BLOCK(0, "{\"type\":\"tool_use\",\"id\":\"x\",\"name\":\"\"}"), TEXT(0, "x"),
-        STOP(3), START, DELTA(99999999999, "{}"),
+        "nonsense",
+        "[]",
+        "7",
+        "",
+        "{\"type\":\"content_block_start\"}",
+        BLOCK(1, "{\"type\":\"text\",\"text\":\"\"}"),
+        BLOCK(-1, "{\"type\":\"text\"}"),
+        BLOCK(0, "7"),
+        BLOCK(0, "{}"),
+        BLOCK(0, "{\"type\":\"tool_use\",\"name\":\"x\"}"),
+        BLOCK(0, "{\"type\":\"tool_use\",\"id\":\"x\",\"name\":\"\"}"),
+        TEXT(0, "x"),
+        STOP(3),
+        START,
+        DELTA(99999999999, "{}"),
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        /* NOLINTNEXTLINE(bugprone-suspicious-missing-comma): the macros join literals */
         struct mg_model_result *r = FOLD(START, bad[i], END("end_turn"), FIN);
         assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
         assert_true(r->message[0] != '\0');
@@ -201,7 +244,8 @@ static void a_stream_that_breaks_the_rules_can_be_tried_again(void **state)
     r = FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\"}"), STOP(0), TEXT(0, "late"), END("end_turn"), FIN);
     assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
     mg_model_result_free(r);
-    r = FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\"}"), DELTA(0, "{\"type\":\"x\",\"text\":7}"), TEXT(0, "y"), STOP(0), END("end_turn"), FIN);
+    r = FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\"}"), DELTA(0, "{\"type\":\"x\",\"text\":7}"),
+             TEXT(0, "y"), STOP(0), END("end_turn"), FIN);
     assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
     mg_model_result_free(r);
 }
@@ -249,7 +293,8 @@ static void a_flood_of_blocks_is_refused(void **state)
     (void)mg_message_event(m, MG_SV(START));
     for (int i = 0; i <= MG_MODEL_BLOCKS_MAX; i++) {
         char event[128];
-        (void)snprintf(event, sizeof(event), "{\"type\":\"content_block_start\",\"index\":%d,\"content_block\":{\"type\":\"x\"}}", i);
+        (void)snprintf(event, sizeof(event),
+                       "{\"type\":\"content_block_start\",\"index\":%d,\"content_block\":{\"type\":\"x\"}}", i);
         (void)mg_message_event(m, mg_sv_of(event));
     }
     struct mg_model_result *r = mg_message_finish(m);
@@ -261,8 +306,9 @@ static void a_flood_of_blocks_is_refused(void **state)
 static void names_with_a_nul_do_no_harm(void **state)
 {
     (void)state;
-    struct mg_model_result *r = FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\"}"), DELTA(0, "{\"type\":\"x\",\"text\\u0000a\":\"1\",\"text\":\"2\"}"), STOP(0),
-                                     END("end_turn"), FIN);
+    struct mg_model_result *r =
+        FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\"}"),
+             DELTA(0, "{\"type\":\"x\",\"text\\u0000a\":\"1\",\"text\":\"2\"}"), STOP(0), END("end_turn"), FIN);
     assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
     mg_model_result_free(r);
 }

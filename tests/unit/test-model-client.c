@@ -28,7 +28,8 @@ struct waiter {
 
 static struct waiter waiter_new(void)
 {
-    return (struct waiter){.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .deltas = MG_BUF_INIT(1 << 24)};
+    return (struct waiter){
+        .lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER, .deltas = MG_BUF_INIT(1 << 24)};
 }
 
 static void on_delta(void *ctx, int index, enum mg_block_kind kind, bool start, struct mg_sv text)
@@ -163,7 +164,8 @@ static void a_streamed_answer_is_folded(void **state)
 {
     struct fixture *f = *state;
     const struct mg_model_result *r = ask(f->m, &f->w,
-                                          "usage 7 9 3 2\nthink I wonder\ntext Hello \xc3\xa9 \"you\"\\nthere\ntool bash {\"command\":\"ls -la\", \"n\": 1.0}\n");
+                                          "usage 7 9 3 2\nthink I wonder\ntext Hello \xc3\xa9 \"you\"\\nthere\ntool "
+                                          "bash {\"command\":\"ls -la\", \"n\": 1.0}\n");
     assert_int_equal(r->fail, MG_MODEL_OK);
     assert_string_equal(r->stop_reason, "tool_use");
     assert_int_equal(r->n_blocks, 3);
@@ -183,7 +185,8 @@ static void a_streamed_answer_is_folded(void **state)
 static void an_answer_that_is_not_streamed_is_understood(void **state)
 {
     struct fixture *f = *state;
-    const struct mg_model_result *r = ask(f->m, &f->w, "whole\ntext hello\nblock {\"type\":\"server_tool_use\",\"id\":\"x\"}\n");
+    const struct mg_model_result *r =
+        ask(f->m, &f->w, "whole\ntext hello\nblock {\"type\":\"server_tool_use\",\"id\":\"x\"}\n");
     assert_int_equal(r->fail, MG_MODEL_OK);
     assert_int_equal(r->n_blocks, 2);
     assert_string_equal(r->blocks[0].raw.ptr, "{\"type\":\"text\",\"text\":\"hello\"}");
@@ -201,7 +204,8 @@ static void case_80_each_failure_has_its_class_and_names_its_cause(void **state)
         uint32_t retry_ms;
     } cases[] = {
         {"text hello\ncut", MG_MODEL_RETRY_SERVER, "without a message_stop", 0},
-        {"raw {\"type\":\"message_start\",\"message\":{}}\nraw {\"type\":\"message_stop\"}\ncut", MG_MODEL_RETRY_SERVER, "without a stop reason", 0},
+        {"raw {\"type\":\"message_start\",\"message\":{}}\nraw {\"type\":\"message_stop\"}\ncut", MG_MODEL_RETRY_SERVER,
+         "without a stop reason", 0},
         {"text hello\ndelay 20\nreset", MG_MODEL_RETRY_SERVER, "in the middle of the answer", 0},
         {"text hello\ndelay 20\nclose", MG_MODEL_RETRY_SERVER, "in the middle of the answer", 0},
         {"text hello\nping 200 20", MG_MODEL_RETRY_SERVER, "nothing came for 400 ms", 0},
@@ -227,7 +231,8 @@ static void case_80_each_failure_has_its_class_and_names_its_cause(void **state)
         {"status 413 big", MG_MODEL_TOO_LARGE, "413", 0},
         {"too-long", MG_MODEL_TOO_LARGE, "prompt is too long", 0},
         {"empty", MG_MODEL_RETRY_SERVER, "empty body", 0},
-        {"text a\nerror overloaded_error Overloaded", MG_MODEL_RETRY_OVERLOADED, "overloaded_error in mid-answer: Overloaded", 0},
+        {"text a\nerror overloaded_error Overloaded", MG_MODEL_RETRY_OVERLOADED,
+         "overloaded_error in mid-answer: Overloaded", 0},
         {"text a\nerror api_error Internal", MG_MODEL_RETRY_SERVER, "api_error in mid-answer: Internal", 0},
         {"text a\nerror strange_error Hm", MG_MODEL_RETRY_SERVER, "strange_error", 0},
         {"error invalid_request_error prompt is too long: 9 > 8", MG_MODEL_TOO_LARGE, "prompt is too long", 0},
@@ -238,7 +243,8 @@ static void case_80_each_failure_has_its_class_and_names_its_cause(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const struct mg_model_result *r = ask(f->m, &f->w, cases[i].script);
         if (r->fail != cases[i].fail || !strstr(r->message, cases[i].says) || r->retry_after_ms != cases[i].retry_ms)
-            fail_msg("case %zu (%s): class %d, \"%s\", retry after %u ms", i, cases[i].script, (int)r->fail, r->message, r->retry_after_ms);
+            fail_msg("case %zu (%s): class %d, \"%s\", retry after %u ms", i, cases[i].script, (int)r->fail, r->message,
+                     r->retry_after_ms);
     }
 }
 
@@ -278,7 +284,8 @@ static void an_answer_over_the_limit_is_permanent(void **state)
 static void messages_never_hold_the_key(void **state)
 {
     struct fixture *f = *state;
-    const struct mg_model_result *r = ask(f->m, &f->w, "status 400 the key " KEY " and Bearer abcdefghijklmnop are bad");
+    const struct mg_model_result *r =
+        ask(f->m, &f->w, "status 400 the key " KEY " and Bearer abcdefghijklmnop are bad");
     assert_null(strstr(r->message, "0123456789abcdef"));
     assert_null(strstr(r->message, "abcdefghijklmnop"));
     assert_non_null(strstr(r->message, "*** and Bearer ***"));
@@ -340,10 +347,10 @@ static void closing_ends_every_call_exactly_once(void **state)
 static void a_trailing_silence_does_not_hold_the_answer_up(void **state)
 {
     struct fixture *f = *state;
-    const struct mg_model_result *r =
-        ask(f->m, &f->w,
-            "raw {\"type\":\"message_start\",\"message\":{}}\nraw {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n"
-            "raw {\"type\":\"message_stop\"}\ndelay 20000\ncut");
+    const struct mg_model_result *r = ask(f->m, &f->w,
+                                          "raw {\"type\":\"message_start\",\"message\":{}}\nraw "
+                                          "{\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"}}\n"
+                                          "raw {\"type\":\"message_stop\"}\ndelay 20000\ncut");
     assert_int_equal(r->fail, MG_MODEL_OK);
 }
 
@@ -433,9 +440,19 @@ static void retry_after_is_read_in_every_spelling(void **state)
         const char *text;
         uint32_t ms;
     } cases[] = {
-        {"0", 0},       {"2", 2000},   {"2.5", 2500},  {"  7 ", 7000},       {"60", 60000},
-        {"61", 60000},  {"86400", 60000}, {"99999999999999999999999", 60000}, {"-1", 0}, {"", 0},
-        {"soon", 0},    {"1 2", 0},    {"1x", 0},
+        {"0", 0},
+        {"2", 2000},
+        {"2.5", 2500},
+        {"  7 ", 7000},
+        {"60", 60000},
+        {"61", 60000},
+        {"86400", 60000},
+        {"99999999999999999999999", 60000},
+        {"-1", 0},
+        {"", 0},
+        {"soon", 0},
+        {"1 2", 0},
+        {"1x", 0},
         {"Sun, 06 Nov 1994 08:49:47 GMT", 10000},
         {"Sun, 06 Nov 1994 08:49:27 GMT", 0},
         {"Sun, 06 Xxx 1994 08:49:47 GMT", 0},

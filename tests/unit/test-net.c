@@ -34,7 +34,8 @@ static int literal_answer(const char *address, const struct addrinfo *hints, str
 }
 
 /* Stands in front of libc's for the whole process, libcurl included. */
-__attribute__((visibility("default"))) int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **ret)
+__attribute__((visibility("default"))) int getaddrinfo(const char *node, const char *service,
+                                                       const struct addrinfo *hints, struct addrinfo **ret)
 {
     char thread[16] = "";
     (void)service;
@@ -112,12 +113,20 @@ static void requests_arrive_as_they_were_made(void **state)
     const struct mg_net_header h[] = {{MG_SV("X-One"), MG_SV("a: b")}, {MG_SV("x-empty"), MG_SV("")}};
     static const struct {
         const char *method, *body;
-    } cases[] = {{"GET", ""}, {"POST", "hello"}, {"PUT", "x"}, {"DELETE", ""}, {"POST", ""}, {"PATCH", "{}"}, {"", "implied"}};
+    } cases[] = {{"GET", ""},  {"POST", "hello"}, {"PUT", "x"},   {"DELETE", ""},
+                 {"POST", ""}, {"PATCH", "{}"},   {"", "implied"}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         mg_auto(net_answer) struct mg_net_answer a;
         struct mg_err err;
         endpoint_script(f->e, "code 201\nheader X-Answer: yes\nbody text/plain fine");
-        assert_int_equal(call(f->n, (struct mg_net_req){.method = mg_sv_of(cases[i].method), .url = mg_sv_of(u.s), .headers = h, .n_headers = 2, .body = mg_sv_of(cases[i].body)}, &a, &err), MG_OK);
+        assert_int_equal(call(f->n,
+                              (struct mg_net_req){.method = mg_sv_of(cases[i].method),
+                                                  .url = mg_sv_of(u.s),
+                                                  .headers = h,
+                                                  .n_headers = 2,
+                                                  .body = mg_sv_of(cases[i].body)},
+                              &a, &err),
+                         MG_OK);
         assert_int_equal(a.status, 201);
         assert_string_equal(a.body.ptr, "fine");
         assert_contains(a.headers.ptr, "x-answer: yes\n");
@@ -142,20 +151,31 @@ static void bad_requests_are_refused_with_the_reason(void **state)
     static const struct {
         const char *url, *method, *says;
     } cases[] = {
-        {"ftp://host/", "GET", "must be http or https"}, {"file:///etc/passwd", "GET", "URL"}, {"http://u:p@host/", "GET", "user or a password"},
-        {"nonsense", "GET", "not one like"},             {"", "GET", "not one like"},          {"http://host/\r\nx", "GET", "line break"},
+        {"ftp://host/", "GET", "must be http or https"},
+        {"file:///etc/passwd", "GET", "URL"},
+        {"http://u:p@host/", "GET", "user or a password"},
+        {"nonsense", "GET", "not one like"},
+        {"", "GET", "not one like"},
+        {"http://host/\r\nx", "GET", "line break"},
         {"http://host/", "GET x", "method"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         mg_auto(net_answer) struct mg_net_answer a;
         struct mg_err err;
-        assert_int_equal(call(f->n, (struct mg_net_req){.url = mg_sv_of(cases[i].url), .method = mg_sv_of(cases[i].method)}, &a, &err), MG_EINVAL);
+        assert_int_equal(call(f->n,
+                              (struct mg_net_req){.url = mg_sv_of(cases[i].url), .method = mg_sv_of(cases[i].method)},
+                              &a, &err),
+                         MG_EINVAL);
         assert_contains(err.text, cases[i].says);
     }
     for (int i = 0; i < 2; i++) {
         mg_auto(net_answer) struct mg_net_answer a;
         struct mg_err err;
-        assert_int_equal(call(f->n, (struct mg_net_req){.url = MG_SV("http://127.0.0.1/"), .headers = i ? &crlf : &name, .n_headers = 1}, &a, &err), MG_EINVAL);
+        assert_int_equal(
+            call(f->n,
+                 (struct mg_net_req){.url = MG_SV("http://127.0.0.1/"), .headers = i ? &crlf : &name, .n_headers = 1},
+                 &a, &err),
+            MG_EINVAL);
         assert_contains(err.text, "header");
     }
 }
@@ -191,7 +211,8 @@ static void each_time_limit_is_kept_and_named(void **state)
     endpoint_script(f->e, "ping 1000 20");
     assert_int_equal(call(f->n, (struct mg_net_req){.url = mg_sv_of(u.s), .total_ms = 250}, &b, &err), MG_ETIMEOUT);
     assert_contains(err.text, "within 250 ms");
-    assert_int_equal(call(f->n, (struct mg_net_req){.url = mg_sv_of(slow.s), .connect_ms = 200}, &c, &err), MG_ETIMEOUT);
+    assert_int_equal(call(f->n, (struct mg_net_req){.url = mg_sv_of(slow.s), .connect_ms = 200}, &c, &err),
+                     MG_ETIMEOUT);
     assert_contains(err.text, "slow.test");
     endpoint_script(f->e, "silence");
     const struct mg_net_req req = {.url = mg_sv_of(u.s)};
@@ -294,7 +315,8 @@ static void wait_streams(struct sync *s, int n)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Runs 200 streams of 2 s and, with slow, 20 calls to a name whose lookup hangs. Returns the longest gap of any stream. */
+/* Runs 200 streams of 2 s and, with slow, 20 calls to a name whose lookup hangs. Returns the longest gap of any
+ * stream. */
 static uint64_t run_streams(struct fixture *f, bool slow)
 {
     enum { STREAMS = 200, CALLS = 20 };
@@ -305,12 +327,16 @@ static uint64_t run_streams(struct fixture *f, bool slow)
     for (int i = 0; i < STREAMS; i++) {
         endpoint_script(f->e, "ping 40 50");
         streams[i].sync = &sync;
-        mg_net_start(f->n, &(struct mg_net_req){.url = mg_sv_of(u.s), .on_body = stream_body, .on_done = stream_done, .ctx = &streams[i]});
+        mg_net_start(f->n,
+                     &(struct mg_net_req){
+                         .url = mg_sv_of(u.s), .on_body = stream_body, .on_done = stream_done, .ctx = &streams[i]});
     }
     uint64_t ids[CALLS];
     for (int i = 0; slow && i < CALLS; i++) {
         calls[i].sync = &slow_sync;
-        ids[i] = mg_net_start(f->n, &(struct mg_net_req){.url = mg_sv_of(s.s), .connect_ms = 1000, .on_done = stream_done, .ctx = &calls[i]});
+        ids[i] = mg_net_start(
+            f->n,
+            &(struct mg_net_req){.url = mg_sv_of(s.s), .connect_ms = 1000, .on_done = stream_done, .ctx = &calls[i]});
     }
     for (int i = 0; slow && i < CALLS; i += 2)
         mg_net_cancel(f->n, ids[i]);
@@ -328,8 +354,10 @@ static void case_44_a_hanging_lookup_holds_up_no_stream(void **state)
 {
     struct fixture *f = *state;
     uint64_t without = run_streams(f, false), with = run_streams(f, true);
-    if (with > without + 400 * 1000000u) /* the case's 100 ms, and room for a busy machine; the fault itself costs 7 s */
-        fail_msg("longest gap %llu ms without, %llu ms with a hanging lookup", (unsigned long long)without / 1000000, (unsigned long long)with / 1000000);
+    if (with >
+        without + 400 * 1000000u) /* the case's 100 ms, and room for a busy machine; the fault itself costs 7 s */
+        fail_msg("longest gap %llu ms without, %llu ms with a hanging lookup", (unsigned long long)without / 1000000,
+                 (unsigned long long)with / 1000000);
     assert_int_equal(atomic_load(&n_lookups_on_loop), 0);
 }
 
@@ -349,8 +377,9 @@ static void case_44_closing_does_not_wait_for_a_lookup(void **state)
 static void only_public_addresses_are_reached_where_that_is_asked_for(void **state)
 {
     struct fixture *f = *state;
-    static const char *const hosts[] = {"127.0.0.1", "127.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:10.0.0.1]", "10.0.0.1", "169.254.169.254", "0.0.0.0",
-                                        "localhost", "good.test", "private.test", "six.test"};
+    static const char *const hosts[] = {"127.0.0.1",         "127.1",        "2130706433",      "0x7f.1",  "[::1]",
+                                        "[::ffff:10.0.0.1]", "10.0.0.1",     "169.254.169.254", "0.0.0.0", "localhost",
+                                        "good.test",         "private.test", "six.test"};
     struct mg_net *n = open_net(&(struct mg_net_opts){.public_only = true});
     for (size_t i = 0; i < sizeof(hosts) / sizeof(hosts[0]); i++) {
         struct url u = url_of(f, hosts[i], "/");
@@ -371,15 +400,42 @@ static void addresses_are_told_apart(void **state)
         const char *text;
         bool literal, is_public;
     } cases[] = {
-        {"8.8.8.8", true, true},          {"1.1.1.1", true, true},        {"172.15.0.1", true, true},   {"172.16.0.1", true, false},
-        {"172.31.255.255", true, false},  {"172.32.0.1", true, true},     {"100.63.0.1", true, true},   {"100.64.0.1", true, false},
-        {"100.128.0.1", true, true},      {"192.168.1.1", true, false},   {"198.18.0.1", true, false},  {"198.20.0.1", true, true},
-        {"224.0.0.1", true, false},       {"255.255.255.255", true, false}, {"0.1.2.3", true, false},   {"127.255.0.1", true, false},
-        {"169.254.169.254", true, false}, {"::1", true, false},           {"[::1]", true, false},       {"::", true, false},
-        {"fe80::1%eth0", true, false},    {"fc00::1", true, false},       {"ff02::1", true, false},     {"2001:4860:4860::8888", true, true},
-        {"2606:4700::1111", true, true},  {"2001:db8::1", true, false},   {"2002:7f00:1::", true, false}, {"2001::1", true, false},
-        {"64:ff9b::7f00:1", true, false}, {"::ffff:127.0.0.1", true, false}, {"::ffff:8.8.8.8", true, true}, {"::127.0.0.1", true, false},
-        {"example.com", false, false},    {"1.2.3", false, false},        {"", false, false},           {"[]", false, false},
+        {"8.8.8.8", true, true},
+        {"1.1.1.1", true, true},
+        {"172.15.0.1", true, true},
+        {"172.16.0.1", true, false},
+        {"172.31.255.255", true, false},
+        {"172.32.0.1", true, true},
+        {"100.63.0.1", true, true},
+        {"100.64.0.1", true, false},
+        {"100.128.0.1", true, true},
+        {"192.168.1.1", true, false},
+        {"198.18.0.1", true, false},
+        {"198.20.0.1", true, true},
+        {"224.0.0.1", true, false},
+        {"255.255.255.255", true, false},
+        {"0.1.2.3", true, false},
+        {"127.255.0.1", true, false},
+        {"169.254.169.254", true, false},
+        {"::1", true, false},
+        {"[::1]", true, false},
+        {"::", true, false},
+        {"fe80::1%eth0", true, false},
+        {"fc00::1", true, false},
+        {"ff02::1", true, false},
+        {"2001:4860:4860::8888", true, true},
+        {"2606:4700::1111", true, true},
+        {"2001:db8::1", true, false},
+        {"2002:7f00:1::", true, false},
+        {"2001::1", true, false},
+        {"64:ff9b::7f00:1", true, false},
+        {"::ffff:127.0.0.1", true, false},
+        {"::ffff:8.8.8.8", true, true},
+        {"::127.0.0.1", true, false},
+        {"example.com", false, false},
+        {"1.2.3", false, false},
+        {"", false, false},
+        {"[]", false, false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         bool literal, is_public = mg_address_text_is_public(cases[i].text, &literal);
@@ -443,7 +499,8 @@ static bool socks_hello(struct one_shot *o, int fd)
 
 static void *serve_once(void *arg)
 {
-    static const char answer[] = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nhi";
+    static const char answer[] =
+        "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-A: b\r\n\r\nhi";
     struct one_shot *o = arg;
     char b[4096];
     int fd = accept(o->fd, NULL, NULL);
@@ -528,7 +585,8 @@ static bool tls_start(struct tls_server *t)
     if (!mkdtemp(t->dir))
         return false;
     (void)snprintf(command, sizeof(command),
-                   "cd %s && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k.pem -out c.pem -days 2 "
+                   "cd %s && openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout k.pem -out "
+                   "c.pem -days 2 "
                    "-subj /CN=localhost -addext subjectAltName=DNS:localhost >/dev/null 2>&1 && echo $$ && "
                    "exec openssl s_server -accept 127.0.0.1:0 -www -cert c.pem -key k.pem 2>/dev/null",
                    t->dir);
@@ -572,7 +630,8 @@ static void certificates_are_checked(void **state)
     (void)snprintf(url[0], sizeof(url[0]), "https://localhost:%d/", t.port);
     (void)snprintf(url[1], sizeof(url[1]), "https://other.test:%d/", t.port);
     (void)snprintf(ca, sizeof(ca), "%s/c.pem", t.dir);
-    struct mg_net *system_ca = open_net(&(struct mg_net_opts){0}), *own_ca = open_net(&(struct mg_net_opts){.ca_file = ca});
+    struct mg_net *system_ca = open_net(&(struct mg_net_opts){0}),
+                  *own_ca = open_net(&(struct mg_net_opts){.ca_file = ca});
     mg_auto(net_answer) struct mg_net_answer a, b, c;
     struct mg_err err;
     assert_int_equal(call(system_ca, (struct mg_net_req){.url = mg_sv_of(url[0])}, &a, &err), MG_EIO);

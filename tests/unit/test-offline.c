@@ -17,8 +17,9 @@
 #include "model/sse-parse.h"
 
 #define TOOL(name) "{\"name\":\"" name "\",\"description\":\"x\",\"input_schema\":{\"type\":\"object\"}}"
-#define ALL_TOOLS                                                                                                        \
-    "[" TOOL("bash") "," TOOL("read") "," TOOL("write") "," TOOL("edit") "," TOOL("glob") "," TOOL("grep") "," TOOL("weather") "]"
+#define ALL_TOOLS                                                                                                    \
+    "[" TOOL("bash") "," TOOL("read") "," TOOL("write") "," TOOL("edit") "," TOOL("glob") "," TOOL("grep") "," TOOL( \
+        "weather") "]"
 
 static bool feed(void *ctx, struct mg_sv name, struct mg_sv data)
 {
@@ -109,7 +110,8 @@ static void words_become_tool_calls(void **state)
         {"$ echo \"hi\"", "bash", "{\"command\":\"echo \\\"hi\\\"\"}"},
         {"write a.txt: hello", "write", "{\"file_path\":\"a.txt\",\"content\":\"hello\\n\"}"},
         {"read a.txt", "read", "{\"file_path\":\"a.txt\"}"},
-        {"edit a.txt: hello -> bye", "edit", "{\"file_path\":\"a.txt\",\"old_string\":\"hello\",\"new_string\":\"bye\"}"},
+        {"edit a.txt: hello -> bye", "edit",
+         "{\"file_path\":\"a.txt\",\"old_string\":\"hello\",\"new_string\":\"bye\"}"},
         {"glob **/*.c", "glob", "{\"pattern\":\"**/*.c\"}"},
         {"grep main in core", "grep", "{\"pattern\":\"main\",\"path\":\"core\"}"},
         {"use weather {\"city\": \"Oslo\", \"n\":1.0}", "weather", "{\"city\": \"Oslo\", \"n\":1.0}"},
@@ -250,8 +252,9 @@ static void calls_through_the_model_end_exactly_once(void **state)
     assert_true(mg_model_is_offline(m));
     uint64_t last = 0;
     for (int i = 0; i < CALLS; i++) {
-        uint64_t id = mg_model_start(m, &(struct mg_model_call_opts){
-                                            .body = mg_buf_view(&body), .on_delta = on_delta, .on_done = on_done, .ctx = &w});
+        uint64_t id =
+            mg_model_start(m, &(struct mg_model_call_opts){
+                                  .body = mg_buf_view(&body), .on_delta = on_delta, .on_done = on_done, .ctx = &w});
         assert_true(id > last);
         last = id;
         if (i % 10 == 0)

@@ -4,8 +4,14 @@
 #include "json/json.h"
 #include "model/request.h"
 
-#define USER(c) {.assistant = false, .content = {c, sizeof(c) - 1}}
-#define ASSISTANT(c) {.assistant = true, .content = {c, sizeof(c) - 1}}
+#define USER(c)                                             \
+    {                                                       \
+        .assistant = false, .content = { c, sizeof(c) - 1 } \
+    }
+#define ASSISTANT(c)                                       \
+    {                                                      \
+        .assistant = true, .content = { c, sizeof(c) - 1 } \
+    }
 
 static char *build(const struct mg_request_entry *entries, int n, struct mg_request r)
 {
@@ -30,8 +36,10 @@ static void members_stand_in_a_fixed_order_and_are_spliced_as_they_came(void **s
                                                        .tools = MG_SV("[{\"name\":\"t\",\"x\":1.0}]"),
                                                        .effort = MG_SV("low"),
                                                        .fast = true});
-    assert_string_equal(body, "{\"model\":\"a\\\"b\",\"max_tokens\":4096,\"stream\":true,\"output_config\":{\"effort\":\"low\"},\"speed\":\"fast\","
-                              "\"system\":\"be\\u0020kind\",\"tools\":[{\"name\":\"t\",\"x\":1.0}],\"messages\":[{\"role\":\"user\",\"content\":"
+    assert_string_equal(body, "{\"model\":\"a\\\"b\",\"max_tokens\":4096,\"stream\":true,\"output_config\":{\"effort\":"
+                              "\"low\"},\"speed\":\"fast\","
+                              "\"system\":\"be\\u0020kind\",\"tools\":[{\"name\":\"t\",\"x\":1.0}],\"messages\":[{"
+                              "\"role\":\"user\",\"content\":"
                               "[{\"type\":\"text\",\"text\":\"\\u00e9 0.10\"}]}]}");
 }
 
@@ -39,11 +47,13 @@ static void neighbours_of_one_role_become_one_message(void **state)
 {
     (void)state;
     static const struct mg_request_entry entries[] = {
-        USER("[{\"a\":1}]"), USER("[]"), USER("[{\"a\":2}]"), ASSISTANT("[{\"a\":3}]"), ASSISTANT(" [ {\"a\":4} ] "), USER("[ ]"), ASSISTANT("[{\"a\":5}]"),
+        USER("[{\"a\":1}]"),          USER("[]"),  USER("[{\"a\":2}]"),      ASSISTANT("[{\"a\":3}]"),
+        ASSISTANT(" [ {\"a\":4} ] "), USER("[ ]"), ASSISTANT("[{\"a\":5}]"),
     };
     mg_autofree char *body = build(entries, 7, (struct mg_request){0});
     assert_contains(body, "\"messages\":[{\"role\":\"user\",\"content\":[{\"a\":1},{\"a\":2}]},"
-                          "{\"role\":\"assistant\",\"content\":[{\"a\":3},{\"a\":4}]},{\"role\":\"assistant\",\"content\":[{\"a\":5}]}]}");
+                          "{\"role\":\"assistant\",\"content\":[{\"a\":3},{\"a\":4}]},{\"role\":\"assistant\","
+                          "\"content\":[{\"a\":5}]}]}");
 }
 
 static void words_that_came_while_a_tool_ran_stand_behind_its_result(void **state)
@@ -53,20 +63,25 @@ static void words_that_came_while_a_tool_ran_stand_behind_its_result(void **stat
         USER("[{\"type\":\"text\",\"text\":\"go\"}]"),
         ASSISTANT("[{\"type\":\"tool_use\",\"id\":\"t\"}]"),
         USER("[{\"type\":\"text\",\"text\":\"wait\"}]"),
-        USER("[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":\"0.10\"}, {\"type\":\"text\",\"text\":\"more\"}]"),
+        USER("[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":\"0.10\"}, "
+             "{\"type\":\"text\",\"text\":\"more\"}]"),
     };
     mg_autofree char *body = build(entries, 4, (struct mg_request){0});
-    assert_contains(body, "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":\"0.10\"},"
-                          "{\"type\":\"text\",\"text\":\"wait\"},{\"type\":\"text\",\"text\":\"more\"}]}]}");
+    assert_contains(
+        body, "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\",\"content\":\"0.10\"},"
+              "{\"type\":\"text\",\"text\":\"wait\"},{\"type\":\"text\",\"text\":\"more\"}]}]}");
 }
 
 static void case_84_a_longer_transcript_begins_with_the_same_bytes(void **state)
 {
     (void)state;
     static const struct mg_request_entry entries[] = {
-        USER("[{\"type\":\"text\",\"text\":\"1\"}]"),      ASSISTANT("[{\"type\":\"tool_use\",\"id\":\"t\",\"input\":{\"x\":-0}}]"),
-        USER("[{\"type\":\"tool_result\",\"tool_use_id\":\"t\"}]"), ASSISTANT("[{\"type\":\"text\",\"text\":\"2\"}]"),
-        USER("[{\"type\":\"text\",\"text\":\"3\"}]"),      ASSISTANT("[{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"s\"}]"),
+        USER("[{\"type\":\"text\",\"text\":\"1\"}]"),
+        ASSISTANT("[{\"type\":\"tool_use\",\"id\":\"t\",\"input\":{\"x\":-0}}]"),
+        USER("[{\"type\":\"tool_result\",\"tool_use_id\":\"t\"}]"),
+        ASSISTANT("[{\"type\":\"text\",\"text\":\"2\"}]"),
+        USER("[{\"type\":\"text\",\"text\":\"3\"}]"),
+        ASSISTANT("[{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"s\"}]"),
         USER("[{\"type\":\"text\",\"text\":\"4\"}]"),
     };
     mg_autofree char *before = build(entries, 1, (struct mg_request){.system = MG_SV("\"s\"")});
@@ -82,7 +97,8 @@ static void case_84_a_longer_transcript_begins_with_the_same_bytes(void **state)
 static void a_body_over_the_limit_is_refused(void **state)
 {
     (void)state;
-    static const struct mg_request_entry entries[] = {USER("[{\"type\":\"text\",\"text\":\"0123456789012345678901234567890123456789\"}]")};
+    static const struct mg_request_entry entries[] = {
+        USER("[{\"type\":\"text\",\"text\":\"0123456789012345678901234567890123456789\"}]")};
     for (size_t max = 0; max < 160; max++) {
         mg_auto(buf) struct mg_buf b = MG_BUF_INIT(max);
         const struct mg_request r = {.model = MG_SV("m"), .entries = entries, .n_entries = 1, .max_tokens = 1};

@@ -41,7 +41,9 @@ static void events_are_the_same_however_the_bytes_are_cut(void **state)
         {"event: lost\n\ndata: 1\n\n", "[|1]"},
         {"event: a\nevent: b\ndata: 1\n\n", "[b|1]"},
         {"id: 7\nretry: 10\nunknown: x\ndata: 1\n\n", "[|1]"},
-        {"\xef\xbb\xbf" "data: 1\n\n", "[|1]"},
+        {"\xef\xbb\xbf"
+         "data: 1\n\n",
+         "[|1]"},
         {"data: 1\n\n\n\n\ndata: 2\n\n", "[|1][|2]"},
         {"data: cut", ""},
         {"data: cut\n", ""},
@@ -87,7 +89,11 @@ static void lines_and_events_over_the_limit_are_refused(void **state)
     mg_rc rc = MG_OK;
     mg_sse_init(&s, 4096, collect, &got);
     for (int i = 0; i < 50 && rc == MG_OK; i++)
-        rc = mg_sse_feed(&s, "data: 0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\n", 107, &err);
+        rc = mg_sse_feed(
+            &s,
+            "data: "
+            "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789\n",
+            107, &err);
     assert_int_equal(rc, MG_ETOOBIG);
     mg_sse_done(&s);
     assert_int_equal(got.len, 0);
@@ -127,8 +133,10 @@ static void a_cut_event_is_noticed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(events_are_the_same_however_the_bytes_are_cut), cmocka_unit_test(a_nul_byte_is_data_like_any_other),
-        cmocka_unit_test(lines_and_events_over_the_limit_are_refused),   cmocka_unit_test(a_reader_can_stop_the_stream),
+        cmocka_unit_test(events_are_the_same_however_the_bytes_are_cut),
+        cmocka_unit_test(a_nul_byte_is_data_like_any_other),
+        cmocka_unit_test(lines_and_events_over_the_limit_are_refused),
+        cmocka_unit_test(a_reader_can_stop_the_stream),
         cmocka_unit_test(a_cut_event_is_noticed),
     };
     return RUN(tests);
