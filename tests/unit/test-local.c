@@ -637,7 +637,9 @@ static void case_69_only_the_documented_environment_and_descriptors(void **state
             (struct how){0});
     assert_null(memmem(o.out.ptr, o.out.len, "canary", 6));
     done(&o);
-    says("ls /proc/$$/fd | tr '\\n' ' '", "0 1 2 ");
+    o = run_argv((const char *const[]){"ls", "/proc/self/fd", NULL}, (struct how){0});
+    assert_output(&o, "0\n1\n2\n3\n"); /* 3 is the folder that ls reads */
+    done(&o);
     close(leak);
     unsetenv("MANGO_DATABASE_URL");
     unsetenv("SOME_SECRET");
@@ -1079,7 +1081,7 @@ static void staged_files_of_a_crash_are_removed_at_attach(void **state)
     (void)state;
     struct mg_err err;
     struct box b;
-    assert_true(plugin_sh("touch '%s/%s/staging/.mango-write-left'", base, the_box.id.ptr));
+    assert_true(plugin_sh("touch '%s/%s/staging/.mango-write-4194303-left'", base, the_box.id.ptr));
     struct mango_call call = mg_plugin_call(0, NULL, &err);
     assert_int_equal(local->sandbox->detach(local->ctx, &call, (struct mango_sv){the_box.id.ptr, the_box.id.len}),
                      MANGO_OK);
