@@ -35,6 +35,7 @@ unit_tests = \
 	tests/unit/test-err$(EXEEXT) \
 	tests/unit/test-event-draft$(EXEEXT) \
 	tests/unit/test-hash$(EXEEXT) \
+	tests/unit/test-http$(EXEEXT) \
 	tests/unit/test-hub$(EXEEXT) \
 	tests/unit/test-id$(EXEEXT) \
 	tests/unit/test-json-write$(EXEEXT) \
@@ -44,22 +45,39 @@ unit_tests = \
 	tests/unit/test-map$(EXEEXT) \
 	tests/unit/test-message$(EXEEXT) \
 	tests/unit/test-model-client$(EXEEXT) \
+	tests/unit/test-net$(EXEEXT) \
 	tests/unit/test-offline$(EXEEXT) \
 	tests/unit/test-page$(EXEEXT) \
+	tests/unit/test-plugin$(EXEEXT) \
 	tests/unit/test-pool$(EXEEXT) \
 	tests/unit/test-request$(EXEEXT) \
+	tests/unit/test-router$(EXEEXT) \
 	tests/unit/test-session-body$(EXEEXT) \
 	tests/unit/test-sse-parse$(EXEEXT) \
 	tests/unit/test-sv$(EXEEXT) \
 	tests/unit/test-tools-bash$(EXEEXT) \
-	tests/unit/test-utf8$(EXEEXT)
+	tests/unit/test-tools-edit$(EXEEXT) \
+	tests/unit/test-tools-glob$(EXEEXT) \
+	tests/unit/test-tools-grep$(EXEEXT) \
+	tests/unit/test-tools-read$(EXEEXT) \
+	tests/unit/test-tools-result$(EXEEXT) \
+	tests/unit/test-tools-write$(EXEEXT) \
+	tests/unit/test-utf8$(EXEEXT) \
+	tests/unit/test-websocket$(EXEEXT) \
+	tests/unit/test-ws-command$(EXEEXT)
 
 # On a database of a private PostgreSQL: skipped where MANGO_TEST_DATABASE_URL is not set.
 # files: tests/store/test-*.c = {stem}$(EXEEXT)
 store_tests = \
+	tests/store/test-api-key$(EXEEXT) \
 	tests/store/test-embedded$(EXEEXT) \
+	tests/store/test-migrate$(EXEEXT) \
+	tests/store/test-node$(EXEEXT) \
+	tests/store/test-notify$(EXEEXT) \
 	tests/store/test-pg$(EXEEXT) \
 	tests/store/test-pgtest$(EXEEXT) \
+	tests/store/test-pooler$(EXEEXT) \
+	tests/store/test-restart$(EXEEXT) \
 	tests/store/test-sandbox$(EXEEXT) \
 	tests/store/test-turn$(EXEEXT)
 
@@ -73,6 +91,8 @@ tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 # Real processes over real sockets. Python's standard library only.
 # files: tests/e2e/test*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests = \
+	tests/e2e/test_bad_requests.py \
+	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_two_nodes.py \
 	tests/lib/test-symbols.sh
