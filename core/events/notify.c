@@ -22,8 +22,10 @@ enum {
 };
 
 static const struct mg_stmt sql_listen = {"notify_listen", "LISTEN mango_events"};
-static const struct mg_stmt sql_send = {"notify_send", "SELECT pg_notify('mango_events', p) FROM unnest($1::text[]) AS p"};
-static const struct mg_stmt sql_ping = {"notify_ping", "SELECT pg_notify('mango_events', $1), pg_notification_queue_usage()"};
+static const struct mg_stmt sql_send = {"notify_send",
+                                        "SELECT pg_notify('mango_events', p) FROM unnest($1::text[]) AS p"};
+static const struct mg_stmt sql_ping = {"notify_ping",
+                                        "SELECT pg_notify('mango_events', $1), pg_notification_queue_usage()"};
 
 struct wake {
     struct mg_id session;
@@ -43,7 +45,7 @@ struct mg_notify {
 
     /* of the thread alone */
     struct mg_pg *pg;
-    unsigned listening; /* mg_pg_opened() of the connection that listens; 0: none */
+    unsigned listening;         /* mg_pg_opened() of the connection that listens; 0: none */
     uint64_t batch_ns, ping_ns; /* when the next may go out */
     uint64_t ping_seq, pong_seq;
     uint64_t n_items;
@@ -124,7 +126,8 @@ static void end_payload(struct batch *b)
 static void add_item(struct batch *b, const char *what, int64_t number)
 {
     char item[ITEM_MAX + 1];
-    int len = what ? snprintf(item, sizeof(item), " %s:%lld", what, (long long)number) : snprintf(item, sizeof(item), " *");
+    int len =
+        what ? snprintf(item, sizeof(item), " %s:%lld", what, (long long)number) : snprintf(item, sizeof(item), " *");
     if (b->text.len + (size_t)len > MG_NOTIFY_PAYLOAD_MAX)
         end_payload(b);
     if (b->text.len == 0)
@@ -276,7 +279,8 @@ static bool listen_again(struct mg_notify *n)
     n->ping_seq = n->pong_seq;
     n->ping_ns = 0;
     /* others learn at once that this node lives */
-    if (mg_pg_exec(n->pg, &sql_ping, (const struct mg_sv[]){mg_sv_of(hello)}, 1, NULL, NULL) < 0 || mg_pg_opened(n->pg) != opened)
+    if (mg_pg_exec(n->pg, &sql_ping, (const struct mg_sv[]){mg_sv_of(hello)}, 1, NULL, NULL) < 0 ||
+        mg_pg_opened(n->pg) != opened)
         return false;
     bool again = n->listening != 0;
     n->listening = opened;

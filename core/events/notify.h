@@ -14,12 +14,12 @@
 #include "domain/id.h"
 
 enum {
-    MG_NOTIFY_BATCH_MS = 5,           /* between two batches */
-    MG_NOTIFY_PAYLOAD_MAX = 7900,     /* bytes; PostgreSQL's limit is 7,999 */
-    MG_NOTIFY_PENDING_MAX = 10000,    /* sessions that wait; more become one "*" */
-    MG_NOTIFY_PING_MS = 2000,         /* own ping while other nodes live; unanswered for as long: the connection is made anew */
-    MG_NOTIFY_PING_ALONE_MS = 20000,  /* and while none does */
-    MG_NOTIFY_STATEMENT_MS = 2000,    /* no statement of this connection takes longer */
+    MG_NOTIFY_BATCH_MS = 5,        /* between two batches */
+    MG_NOTIFY_PAYLOAD_MAX = 7900,  /* bytes; PostgreSQL's limit is 7,999 */
+    MG_NOTIFY_PENDING_MAX = 10000, /* sessions that wait; more become one "*" */
+    MG_NOTIFY_PING_MS = 2000, /* own ping while other nodes live; unanswered for as long: the connection is made anew */
+    MG_NOTIFY_PING_ALONE_MS = 20000, /* and while none does */
+    MG_NOTIFY_STATEMENT_MS = 2000,   /* no statement of this connection takes longer */
 };
 
 struct mg_notify;
@@ -30,9 +30,9 @@ struct mg_notify_opts {
     /* each may be NULL */
     void (*on_event)(void *ctx, struct mg_sv session, int64_t seq); /* another node committed events up to seq */
     void (*on_key)(void *ctx, struct mg_sv key_id);                 /* a key was revoked, here or anywhere */
-    void (*on_gap)(void *ctx);                                      /* notifications may have been lost: look at every topic */
+    void (*on_gap)(void *ctx); /* notifications may have been lost: look at every topic */
     void *ctx;
-    unsigned drop_every;  /* tests: every n-th wake-up is not sent; 0: none */
+    unsigned drop_every; /* tests: every n-th wake-up is not sent; 0: none */
 };
 
 /* Starts the thread. Connecting happens there: a database that is down is no error. */

@@ -10,22 +10,28 @@ enum { KEY_RANDOM = 24 /* bytes: 48 hex digits */, HINT = 4 };
 static const struct mg_stmt sql_issue = {
     "key_issue", "INSERT INTO api_keys (id, workspace_id, environment_id, name, secret_sha256, hint)"
                  " SELECT $1, w.id, $3, $4, $5, $6 FROM workspaces w WHERE w.id = $2 AND ($3::text IS NULL OR EXISTS"
-                 " (SELECT 1 FROM environments e WHERE e.workspace_id = w.id AND e.id = $3 AND e.archived_at IS NULL)) RETURNING id"};
+                 " (SELECT 1 FROM environments e WHERE e.workspace_id = w.id AND e.id = $3 AND e.archived_at IS NULL)) "
+                 "RETURNING id"};
 static const struct mg_stmt sql_list = {
-    "key_list", "SELECT id, workspace_id, environment_id, name, hint, bootstrap, mg_us(created_at), mg_us(revoked_at) FROM api_keys"
-                " WHERE ($1 = '' OR workspace_id = $1) ORDER BY created_at DESC, id DESC"};
-static const struct mg_stmt sql_revoke = {
-    "key_revoke", "UPDATE api_keys SET revoked_at = coalesce(revoked_at, now())"
-                  " WHERE id = $1 AND ($2 = '' OR workspace_id = $2) RETURNING id"};
+    "key_list",
+    "SELECT id, workspace_id, environment_id, name, hint, bootstrap, mg_us(created_at), mg_us(revoked_at) FROM api_keys"
+    " WHERE ($1 = '' OR workspace_id = $1) ORDER BY created_at DESC, id DESC"};
+static const struct mg_stmt sql_revoke = {"key_revoke",
+                                          "UPDATE api_keys SET revoked_at = coalesce(revoked_at, now())"
+                                          " WHERE id = $1 AND ($2 = '' OR workspace_id = $2) RETURNING id"};
 /* a statement of its own, after the commit; "-" is no node, so that every one listens */
 static const struct mg_stmt sql_tell = {"key_tell", "SELECT pg_notify('mango_events', '- key:' || $1)"};
 static const struct mg_stmt sql_lookup = {
-    "key_lookup", "SELECT id, workspace_id, environment_id FROM api_keys WHERE secret_sha256 = $1 AND revoked_at IS NULL"};
+    "key_lookup",
+    "SELECT id, workspace_id, environment_id FROM api_keys WHERE secret_sha256 = $1 AND revoked_at IS NULL"};
 static const struct mg_stmt sql_any = {"key_any", "SELECT EXISTS (SELECT 1 FROM api_keys WHERE revoked_at IS NULL)"};
-static const struct mg_stmt sql_boot_lock = {"key_boot_lock", "SELECT pg_advisory_xact_lock(hashtext('mango.bootstrap_key'))"};
-static const struct mg_stmt sql_boot_find = {"key_boot_find", "SELECT revoked_at IS NOT NULL FROM api_keys WHERE secret_sha256 = $1"};
-static const struct mg_stmt sql_boot_retire = {
-    "key_boot_retire", "UPDATE api_keys SET revoked_at = now() WHERE bootstrap AND revoked_at IS NULL AND secret_sha256 <> $1 RETURNING id"};
+static const struct mg_stmt sql_boot_lock = {"key_boot_lock",
+                                             "SELECT pg_advisory_xact_lock(hashtext('mango.bootstrap_key'))"};
+static const struct mg_stmt sql_boot_find = {"key_boot_find",
+                                             "SELECT revoked_at IS NOT NULL FROM api_keys WHERE secret_sha256 = $1"};
+static const struct mg_stmt sql_boot_retire = {"key_boot_retire",
+                                               "UPDATE api_keys SET revoked_at = now() WHERE bootstrap AND revoked_at "
+                                               "IS NULL AND secret_sha256 <> $1 RETURNING id"};
 static const struct mg_stmt sql_boot_insert = {
     "key_boot_insert", "INSERT INTO api_keys (id, workspace_id, name, secret_sha256, hint, bootstrap)"
                        " VALUES ($1, 'wrkspc_default', 'MANGO_API_KEY', $2, $3, true)"};
@@ -48,8 +54,8 @@ static bool well_formed(struct mg_sv s)
     return true;
 }
 
-mg_rc mg_api_key_issue(struct mg_pg *pg, struct mg_sv workspace, struct mg_sv environment, struct mg_sv name, struct mg_id *ret_id,
-                       char ret_key[MG_API_KEY_TEXT], struct mg_err *err)
+mg_rc mg_api_key_issue(struct mg_pg *pg, struct mg_sv workspace, struct mg_sv environment, struct mg_sv name,
+                       struct mg_id *ret_id, char ret_key[MG_API_KEY_TEXT], struct mg_err *err)
 {
     uint8_t random[KEY_RANDOM];
     char text[MG_API_KEY_TEXT] = "mango_", digest[MG_SHA256_HEX];
@@ -60,14 +66,15 @@ mg_rc mg_api_key_issue(struct mg_pg *pg, struct mg_sv workspace, struct mg_sv en
     mg_sha256_hex(mg_sv_of(text), digest);
 
     struct mg_id id = mg_id_new("key");
-    const struct mg_sv p[] = {mg_id_sv(&id), workspace, environment.len ? environment : mg_p_null(), name, mg_sv_of(digest),
-                              hint_of(mg_sv_of(text))};
+    const struct mg_sv p[] = {mg_id_sv(&id), workspace,        environment.len ? environment : mg_p_null(),
+                              name,          mg_sv_of(digest), hint_of(mg_sv_of(text))};
     struct mg_res *r __attribute__((cleanup(mg_res_cleanup))) = NULL;
     mg_rc rc = mg_pg_exec(pg, &sql_issue, p, 6, &r, err);
     if (rc < 0)
         return mg_err_wrap(err, rc, "issue a key");
     if (mg_res_rows(r) == 0)
-        return environment.len ? mg_err_set(err, MG_ENOTFOUND, "environment '%.*s' does not exist, or is archived", MG_SV_ARG(environment))
+        return environment.len ? mg_err_set(err, MG_ENOTFOUND, "environment '%.*s' does not exist, or is archived",
+                                            MG_SV_ARG(environment))
                                : mg_err_set(err, MG_ENOTFOUND, "workspace '%.*s' does not exist", MG_SV_ARG(workspace));
     memcpy(ret_key, text, sizeof(text));
     *ret_id = id;
@@ -175,7 +182,8 @@ mg_rc mg_api_key_bootstrap(struct mg_pg *pg, struct mg_sv value, struct mg_err *
     if (value.len == 0)
         return MG_OK;
     if (!well_formed(value))
-        return mg_err_set(err, MG_ECONFIG, "MANGO_API_KEY must have 1 to %d printable ASCII characters and no space", MG_API_KEY_MAX);
+        return mg_err_set(err, MG_ECONFIG, "MANGO_API_KEY must have 1 to %d printable ASCII characters and no space",
+                          MG_API_KEY_MAX);
     struct mg_res *retired __attribute__((cleanup(mg_res_cleanup))) = NULL;
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     mg_rc rc = bootstrap_in(&t, value, &retired, err);

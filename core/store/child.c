@@ -14,8 +14,8 @@
 
 enum { ARGS_MAX = 48, POLL_MS = 5 /* where the kernel has no pidfd */ };
 
-static const char *const environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "TZ=UTC",
-                                          "HOME=/nonexistent", NULL};
+static const char *const environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                                          "LC_ALL=C", "TZ=UTC", "HOME=/nonexistent", NULL};
 /* What the server may have blocked or ignored comes back to its default. */
 static const int defaults[] = {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGCHLD};
 
@@ -35,8 +35,9 @@ static mg_rc build_argv(const struct mg_child_spec *c, char user[2][80], const c
     if (c->user) {
         const char *tool = setpriv();
         if (!tool)
-            return mg_err_set(err, MG_ECONFIG, "setpriv is missing, which drops root for PostgreSQL: install util-linux, or start "
-                                               "mangod as an ordinary user");
+            return mg_err_set(err, MG_ECONFIG,
+                              "setpriv is missing, which drops root for PostgreSQL: install util-linux, or start "
+                              "mangod as an ordinary user");
         snprintf(user[0], sizeof(user[0]), "--reuid=%s", c->user);
         snprintf(user[1], sizeof(user[1]), "--regid=%s", c->user);
         const char *const head[] = {tool, user[0], user[1], "--init-groups", "--"};
@@ -68,10 +69,12 @@ static int spawn_with(const struct mg_child_spec *c, const char *const *argv, pi
     posix_spawn_file_actions_addclosefrom_np(&fa, 3);
     posix_spawn_file_actions_addchdir_np(&fa, "/");
     posix_spawnattr_init(&attr);
-    posix_spawnattr_setflags(&attr, (short)(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | (c->session ? POSIX_SPAWN_SETSID : 0)));
+    posix_spawnattr_setflags(
+        &attr, (short)(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | (c->session ? POSIX_SPAWN_SETSID : 0)));
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &def);
-    int e = posix_spawn(ret_pid, argv[0], &fa, &attr, (char *const *)(uintptr_t)argv, (char *const *)(uintptr_t)environment);
+    int e = posix_spawn(ret_pid, argv[0], &fa, &attr, (char *const *)argv,
+                        (char *const *)environment);
     posix_spawn_file_actions_destroy(&fa);
     posix_spawnattr_destroy(&attr);
     return e;
@@ -128,7 +131,8 @@ mg_rc mg_child_wait(pid_t pid, int timeout_ms, int *ret_status, struct mg_err *e
     return MG_OK;
 }
 
-mg_rc mg_child_run(const char *const *argv, const char *user, int timeout_ms, struct mg_buf *out, int *ret_status, struct mg_err *err)
+mg_rc mg_child_run(const char *const *argv, const char *user, int timeout_ms, struct mg_buf *out, int *ret_status,
+                   struct mg_err *err)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)

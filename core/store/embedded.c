@@ -1,12 +1,8 @@
-/* The private PostgreSQL: making its cluster, starting or adopting its postmaster, stopping it. */
-#include "store/embedded.h"
-
+/* The private PostgreSQL: starting or adopting its postmaster, stopping it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pwd.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -14,215 +10,18 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "crypto/hash.h"
 #include "store/child.h"
-#include "store/pg-install.h"
+#include "store/embedded-internal.h"
 #include "store/pg.h"
 
 enum {
-    INITDB_MS = 120000,
-    OUTPUT_MAX = 256 * 1024,      /* of initdb */
-    LOG_KEEP = 16 * 1024 * 1024,  /* bytes of the server's log before it is moved aside at a start */
-    TICK_MS = 5,                  /* between two looks at a starting server */
-    QUIT_MS = 5000,               /* an immediate shutdown */
-    PORT = 5432,                  /* only part of the socket's name */
+    LOG_KEEP = 16 * 1024 * 1024, /* bytes of the server's log before it is moved aside at a start */
+    TICK_MS = 5,                 /* between two looks at a starting server */
+    QUIT_MS = 5000,              /* an immediate shutdown */
     PIDFILE_LINES = 8,
     STARTS = 3,
     START_PAUSE_MS = 300,
 };
-
-static const char settings[] = "\n# mangod's choices; change them here, mangod does not write this file again.\n"
-                               "max_connections = 60\n"
-                               "shared_buffers = 128MB\n"
-                               "synchronous_commit = on\n"
-                               "jit = off\n"
-                               "timezone = 'UTC'\n"
-                               "log_timezone = 'UTC'\n"
-                               "# Errors of statements are mangod's to report; with their text they would put users' words into the log.\n"
-                               "log_min_messages = log\n"
-                               "log_min_error_statement = panic\n"
-                               "log_error_verbosity = terse\n"
-                               "log_checkpoints = off\n";
-
-struct mg_embedded {
-    char *root;   /* STATE/pg */
-    char *data;   /* STATE/pg/data */
-    char *socket; /* folder of the socket */
-    char *log;    /* STATE/postgresql.log */
-    char *conninfo;
-    struct mg_pg_install install;
-    char user[64]; /* run as; "" as ourselves */
-    uid_t uid;
-    gid_t gid;
-    pid_t pid; /* 0: not known to run */
-    bool child, adopted;
-};
-
-__attribute__((format(printf, 1, 2))) static char *text_of(const char *fmt, ...)
-{
-    char *text = NULL;
-    va_list ap;
-    va_start(ap, fmt);
-    int n = vasprintf(&text, fmt, ap);
-    va_end(ap);
-    if (n < 0)
-        abort();
-    return text;
-}
-
-/* ---- who and where ---- */
-
-static mg_rc choose_user(struct mg_embedded *e, struct mg_err *err)
-{
-    static const char *const names[] = {"mango", "postgres"};
-    e->uid = geteuid();
-    e->gid = getegid();
-    if (e->uid != 0)
-        return MG_OK;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        struct passwd pw, *found = NULL;
-        char space[4096];
-        if (getpwnam_r(names[i], &pw, space, sizeof(space), &found) == 0 && found && pw.pw_uid != 0) {
-            snprintf(e->user, sizeof(e->user), "%s", names[i]);
-            e->uid = pw.pw_uid;
-            e->gid = pw.pw_gid;
-            return MG_OK;
-        }
-    }
-    return mg_err_set(err, MG_ECONFIG, "PostgreSQL does not run as root, and there is no user mango or postgres to run it: make one (useradd "
-                                       "--system mango), or start mangod as an ordinary user");
-}
-
-static bool may_enter(const struct stat *st, const struct mg_embedded *e)
-{
-    mode_t bit = st->st_uid == e->uid ? S_IXUSR : st->st_gid == e->gid ? S_IXGRP : S_IXOTH;
-    return st->st_mode & bit;
-}
-
-/* The other user must be able to walk to its folder. Our own folder is opened for walking, not for listing. */
-static mg_rc open_the_way(struct mg_embedded *e, const struct mg_state_dir *dir, struct mg_err *err)
-{
-    struct stat st;
-    if (!*e->user)
-        return MG_OK;
-    if (fstat(dir->fd, &st) < 0 || fchmod(dir->fd, (st.st_mode & 07777) | S_IXGRP | S_IXOTH) < 0)
-        return mg_err_set(err, MG_ECONFIG, "state folder %s: its mode cannot be set: %s", dir->path, strerror(errno));
-    mg_autofree char *path = mg_xstrdup(dir->path);
-    for (char *slash = strrchr(path, '/'); slash && slash > path; slash = strrchr(path, '/')) {
-        *slash = '\0';
-        if (stat(path, &st) < 0 || !may_enter(&st, e))
-            return mg_err_set(err, MG_ECONFIG, "state folder %s: user %s, as whom PostgreSQL runs, may not pass through %s: choose another "
-                                               "place (MANGO_STATE_DIR), or chmod o+x",
-                              dir->path, e->user, path);
-    }
-    return MG_OK;
-}
-
-/* A folder of the user that runs PostgreSQL, for nobody else. */
-static mg_rc private_dir(const char *path, const struct mg_embedded *e, struct mg_err *err)
-{
-    bool made = mkdir(path, 0700) == 0;
-    if (!made && errno != EEXIST)
-        return mg_err_set(err, MG_ECONFIG, "%s cannot be made: %s", path, strerror(errno));
-    mg_autofd int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return mg_err_set(err, MG_ECONFIG, "%s is not a folder that can be used: %s", path, strerror(errno));
-    if (made && *e->user && fchown(fd, e->uid, e->gid) < 0)
-        return mg_err_set(err, MG_ECONFIG, "%s cannot be given to user %s: %s", path, e->user, strerror(errno));
-    if (!made && st.st_uid != e->uid)
-        return mg_err_set(err, MG_ECONFIG, "%s belongs to user %u, PostgreSQL would run as user %u: start mangod as before, or chown -R it", path,
-                          (unsigned)st.st_uid, (unsigned)e->uid);
-    if (!made && (st.st_mode & 077) && fchmod(fd, 0700) < 0)
-        return mg_err_set(err, MG_ECONFIG, "%s: other users may enter it, and its mode cannot be set", path);
-    return MG_OK;
-}
-
-/* The socket lies in the state folder, or, where its path would be too long for the kernel, in a folder named by a hash: so too where a
- * comma would make libpq take it for a list of hosts. */
-static char *socket_dir(const char *state_path, uid_t uid)
-{
-    char *near = text_of("%s/pg/run", state_path);
-    char name[32];
-    snprintf(name, sizeof(name), "/.s.PGSQL.%d", PORT);
-    if (!strchr(near, ',') && strlen(near) + strlen(name) < sizeof(((struct sockaddr_un *)NULL)->sun_path))
-        return near;
-    free(near);
-    char hash[MG_SHA256_HEX];
-    mg_sha256_hex(mg_sv_of(state_path), hash);
-    return text_of("%s/mango-%u-%.16s", geteuid() == 0 ? "/run" : "/tmp", (unsigned)uid, hash);
-}
-
-/* libpq's quoting of a value. */
-static char *conninfo_of(const char *socket, const char *database)
-{
-    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(64 * 1024);
-    mg_buf_str(&b, "host='");
-    for (const char *p = socket; *p; p++) {
-        if (*p == '\'' || *p == '\\')
-            mg_buf_char(&b, '\\');
-        mg_buf_char(&b, *p);
-    }
-    mg_buf_printf(&b, "' port=%d user=mango dbname=%s", PORT, database);
-    return mg_buf_steal(&b, NULL);
-}
-
-/* ---- the cluster ---- */
-
-static int cluster_version(const struct mg_embedded *e)
-{
-    mg_autofree char *path = text_of("%s/PG_VERSION", e->data);
-    mg_autofd int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    char text[16] = "";
-    if (fd < 0 || read(fd, text, sizeof(text) - 1) <= 0)
-        return 0;
-    return (int)strtol(text, NULL, 10);
-}
-
-static mg_rc run(const struct mg_embedded *e, const char *const *argv, const char *what, struct mg_err *err)
-{
-    int status = 0;
-    mg_auto(buf) struct mg_buf out = MG_BUF_INIT(OUTPUT_MAX);
-    mg_rc rc = mg_child_run(argv, *e->user ? e->user : NULL, INITDB_MS, &out, &status, err);
-    if (rc < 0)
-        return mg_err_wrap(err, rc, "%s", what);
-    if (status == 0)
-        return MG_OK;
-    struct mg_sv said = mg_sv_trim(mg_buf_view(&out));
-    return mg_err_set(err, MG_ECONFIG, "%s failed with status %d: %.*s", what, status, said.len > 500 ? 500 : (int)said.len, said.ptr);
-}
-
-static mg_rc append_settings(const char *fresh, struct mg_err *err)
-{
-    mg_autofree char *path = text_of("%s/postgresql.conf", fresh);
-    mg_autofd int fd = open(path, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
-    size_t n = sizeof(settings) - 1;
-    if (fd < 0 || write(fd, settings, n) != (ssize_t)n || fsync(fd) < 0)
-        return mg_err_set(err, MG_ECONFIG, "%s cannot be written: %s", path, strerror(errno));
-    return MG_OK;
-}
-
-/* Made beside and renamed, so that an initdb that was killed leaves nothing that looks like a cluster. */
-static mg_rc make_cluster(struct mg_embedded *e, struct mg_err *err)
-{
-    mg_autofree char *fresh = text_of("%s/data.new", e->root);
-    mg_autofree char *initdb = text_of("%s/initdb", e->install.bindir);
-    const char *const clean[] = {"/bin/rm", "-rf", "--", fresh, NULL};
-    const char *const make[] = {initdb, "-D", fresh, "-U", "mango", "-A", "trust", "-E", "UTF8", "--locale=C", NULL};
-    mg_rc rc = run(e, clean, "removing an unfinished cluster", err);
-    if (rc == 0)
-        rc = run(e, make, "initdb", err);
-    if (rc == 0)
-        rc = append_settings(fresh, err);
-    if (rc < 0)
-        return rc;
-    mg_autofd int dir = open(e->root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (rename(fresh, e->data) < 0 || dir < 0 || fsync(dir) < 0)
-        return mg_err_set(err, MG_ECONFIG, "%s cannot be put in its place: %s", fresh, strerror(errno));
-    return MG_OK;
-}
-
-/* ---- the postmaster ---- */
 
 struct pidfile {
     pid_t pid; /* 0: there is none */
@@ -234,7 +33,7 @@ static struct pidfile read_pidfile(const char *data)
 {
     struct pidfile f = {.pid = 0};
     char text[8192];
-    mg_autofree char *path = text_of("%s/postmaster.pid", data);
+    mg_autofree char *path = mg_text_of("%s/postmaster.pid", data);
     mg_autofd int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : -1;
     if (n <= 0)
@@ -256,7 +55,8 @@ static bool is_postmaster(const char *data, pid_t pid)
     char proc[64];
     struct stat its, ours;
     snprintf(proc, sizeof(proc), "/proc/%d/cwd", (int)pid);
-    return pid > 1 && stat(proc, &its) == 0 && stat(data, &ours) == 0 && its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
+    return pid > 1 && stat(proc, &its) == 0 && stat(data, &ours) == 0 && its.st_dev == ours.st_dev &&
+           its.st_ino == ours.st_ino;
 }
 
 static bool running(const struct mg_embedded *e)
@@ -278,8 +78,8 @@ static void remove_stale_locks(const struct mg_embedded *e)
 {
     if (is_postmaster(e->data, read_pidfile(e->data).pid))
         return;
-    mg_autofree char *pidfile = text_of("%s/postmaster.pid", e->data);
-    mg_autofree char *lock = text_of("%s/.s.PGSQL.%d.lock", e->socket, PORT);
+    mg_autofree char *pidfile = mg_text_of("%s/postmaster.pid", e->data);
+    mg_autofree char *lock = mg_text_of("%s/.s.PGSQL.%d.lock", e->socket, MG_EMBEDDED_PORT);
     (void)!unlink(pidfile);
     (void)!unlink(lock);
 }
@@ -287,7 +87,7 @@ static void remove_stale_locks(const struct mg_embedded *e)
 static int open_log(const struct mg_embedded *e, struct mg_err *err)
 {
     struct stat st;
-    mg_autofree char *old = text_of("%s.1", e->log);
+    mg_autofree char *old = mg_text_of("%s.1", e->log);
     if (lstat(e->log, &st) == 0 && st.st_size > LOG_KEEP)
         (void)!rename(e->log, old);
     int fd = open(e->log, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -312,17 +112,28 @@ static char *quoted(const char *path)
 
 static mg_rc spawn_postmaster(struct mg_embedded *e, struct mg_err *err)
 {
-    mg_autofree char *program = text_of("%s/postgres", e->install.bindir);
+    mg_autofree char *program = mg_text_of("%s/postgres", e->install.bindir);
     mg_autofree char *sockets = quoted(e->socket);
-    mg_autofree char *port = text_of("port=%d", PORT);
-    const char *const argv[] = {program, "-D", e->data, "-c", "listen_addresses=", "-c", sockets, "-c", port, "-c", "unix_socket_permissions=0700",
+    mg_autofree char *port = mg_text_of("port=%d", MG_EMBEDDED_PORT);
+    const char *const argv[] = {program,
+                                "-D",
+                                e->data,
+                                "-c",
+                                "listen_addresses=",
+                                "-c",
+                                sockets,
+                                "-c",
+                                port,
+                                "-c",
+                                "unix_socket_permissions=0700",
                                 NULL};
     mg_autofd int log = open_log(e, err);
     if (log < 0)
         return MG_ECONFIG;
     remove_stale_locks(e);
-    mg_rc rc = mg_child_spawn(&(struct mg_child_spec){.argv = argv, .user = *e->user ? e->user : NULL, .out_fd = log, .session = true},
-                              &e->pid, err);
+    mg_rc rc = mg_child_spawn(
+        &(struct mg_child_spec){.argv = argv, .user = *e->user ? e->user : NULL, .out_fd = log, .session = true},
+        &e->pid, err);
     e->child = rc == 0;
     return rc;
 }
@@ -344,9 +155,11 @@ static mg_rc came_down(const struct mg_embedded *e, const char *what, struct mg_
     char tail[4096];
     mg_autofd int fd = open(e->log, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     off_t size = fd >= 0 ? lseek(fd, 0, SEEK_END) : 0;
-    ssize_t n = fd >= 0 ? pread(fd, tail, sizeof(tail), size > (off_t)sizeof(tail) ? size - (off_t)sizeof(tail) : 0) : 0;
+    ssize_t n =
+        fd >= 0 ? pread(fd, tail, sizeof(tail), size > (off_t)sizeof(tail) ? size - (off_t)sizeof(tail) : 0) : 0;
     struct mg_sv said = last_words(mg_sv_n(tail, n > 0 ? (size_t)n : 0));
-    return mg_err_set(err, MG_EUNAVAIL, "the embedded PostgreSQL %s; its log %s says: %.*s", what, e->log, MG_SV_ARG(said));
+    return mg_err_set(err, MG_EUNAVAIL, "the embedded PostgreSQL %s; its log %s says: %.*s", what, e->log,
+                      MG_SV_ARG(said));
 }
 
 static mg_rc wait_ready(struct mg_embedded *e, uint64_t deadline_ns, struct mg_err *err)
@@ -375,7 +188,7 @@ static mg_rc make_database(const struct mg_embedded *e, struct mg_err *err)
 {
     static const struct mg_stmt find = {"embedded_find", "SELECT 1 FROM pg_database WHERE datname = 'mango'"};
     static const struct mg_stmt create = {"embedded_create", "CREATE DATABASE mango TEMPLATE template0"};
-    mg_autofree char *conninfo = conninfo_of(e->socket, "postgres");
+    mg_autofree char *conninfo = mg_embedded_conninfo_of(e->socket, "postgres");
     struct mg_pg *pg __attribute__((cleanup(pg_cleanup))) = mg_pg_new(conninfo);
     struct mg_res *r __attribute__((cleanup(mg_res_cleanup))) = NULL;
     mg_rc rc = mg_pg_exec(pg, &find, NULL, 0, &r, err);
@@ -402,7 +215,8 @@ static mg_rc bring_up(struct mg_embedded *e, struct mg_err *err)
 {
     uint64_t deadline = mg_now_ns() + (uint64_t)MG_EMBEDDED_READY_MS * 1000000;
     adopt(e, deadline);
-    if (e->pid > 0 && strcmp(read_pidfile(e->data).socket, e->socket) != 0) { /* the state folder was moved while it ran */
+    if (e->pid > 0 &&
+        strcmp(read_pidfile(e->data).socket, e->socket) != 0) { /* the state folder was moved while it ran */
         mg_rc rc = mg_embedded_stop(e, err);
         if (rc < 0)
             return rc;
@@ -422,34 +236,11 @@ static mg_rc bring_up(struct mg_embedded *e, struct mg_err *err)
     return rc;
 }
 
-static mg_rc prepare(struct mg_embedded *e, const struct mg_state_dir *dir, const char *bindir, struct mg_err *err)
-{
-    mg_rc rc = choose_user(e, err);
-    if (rc == 0)
-        rc = open_the_way(e, dir, err);
-    if (rc < 0)
-        return rc;
-    e->root = text_of("%s/pg", dir->path);
-    e->data = text_of("%s/data", e->root);
-    e->log = text_of("%s/postgresql.log", dir->path);
-    e->socket = socket_dir(dir->path, e->uid);
-    e->conninfo = conninfo_of(e->socket, "mango");
-    rc = private_dir(e->root, e, err);
-    if (rc == 0)
-        rc = private_dir(e->socket, e, err);
-    if (rc < 0)
-        return rc;
-    int have = cluster_version(e);
-    rc = mg_pg_install_find(bindir, have, &e->install, err);
-    if (rc == 0 && have == 0)
-        rc = make_cluster(e, err);
-    return rc;
-}
-
-mg_rc mg_embedded_start(const struct mg_state_dir *dir, const char *bindir, struct mg_embedded **ret, struct mg_err *err)
+mg_rc mg_embedded_start(const struct mg_state_dir *dir, const char *bindir, struct mg_embedded **ret,
+                        struct mg_err *err)
 {
     struct mg_embedded *e = mg_xcalloc(1, sizeof(*e));
-    mg_rc rc = prepare(e, dir, bindir, err);
+    mg_rc rc = mg_cluster_prepare(e, dir, bindir, err);
     if (rc == 0)
         rc = bring_up(e, err);
     if (rc == 0) {
@@ -485,7 +276,9 @@ mg_rc mg_embedded_stop(struct mg_embedded *e, struct mg_err *err)
         (void)mg_process_ends(e->pid, QUIT_MS);
     }
     reap(e);
-    return ended ? MG_OK : mg_err_set(err, MG_ETIMEOUT, "the embedded PostgreSQL did not stop within %d s and was ended", MG_EMBEDDED_STOP_MS / 1000);
+    return ended ? MG_OK
+                 : mg_err_set(err, MG_ETIMEOUT, "the embedded PostgreSQL did not stop within %d s and was ended",
+                              MG_EMBEDDED_STOP_MS / 1000);
 }
 
 void mg_embedded_free(struct mg_embedded *e)
@@ -506,11 +299,11 @@ mg_rc mg_embedded_locate(const char *state_path, char **ret_conninfo, struct mg_
     if (!real)
         return mg_err_set(err, MG_ENOTFOUND, "state folder %s: %s", state_path, strerror(errno));
     mg_autofree char *path = real;
-    mg_autofree char *data = text_of("%s/pg/data", path);
+    mg_autofree char *data = mg_text_of("%s/pg/data", path);
     struct pidfile f = read_pidfile(data);
     if (!f.ready || !is_postmaster(data, f.pid))
         return mg_err_set(err, MG_EUNAVAIL, "no database runs in %s: start mangod first", state_path);
-    *ret_conninfo = conninfo_of(f.socket, "mango");
+    *ret_conninfo = mg_embedded_conninfo_of(f.socket, "mango");
     return MG_OK;
 }
 

@@ -14,9 +14,10 @@ struct mg_embedded;
 /* Makes the cluster at the first start, starts or adopts its postmaster, waits until it takes connections, makes database mango.
  * bindir: folder of initdb and postgres, or NULL: MANGO_PG_BINDIR, `pg_config --bindir`, /usr/lib/postgresql/N/bin. Errors are
  * MG_ECONFIG (what to install or mend) or MG_EUNAVAIL (it did not come up; the text quotes its log's last line). */
-mg_rc mg_embedded_start(const struct mg_state_dir *dir, const char *bindir, struct mg_embedded **ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_embedded_start(const struct mg_state_dir *dir, const char *bindir, struct mg_embedded **ret,
+                        struct mg_err *err) MG_MUSTCHECK;
 const char *mg_embedded_conninfo(const struct mg_embedded *e);
-const char *mg_embedded_log(const struct mg_embedded *e); /* path of the server's log */
+const char *mg_embedded_log(const struct mg_embedded *e);    /* path of the server's log */
 const char *mg_embedded_bindir(const struct mg_embedded *e); /* for pg_dump and friends */
 long mg_embedded_pid(const struct mg_embedded *e);
 bool mg_embedded_adopted(const struct mg_embedded *e); /* it ran already */

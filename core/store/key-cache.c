@@ -16,7 +16,7 @@ struct entry {
 
 struct mg_key_cache {
     pthread_mutex_t lock;
-    struct mg_map *map; /* SHA-256 in hex -> struct entry */
+    struct mg_map *map;  /* SHA-256 in hex -> struct entry */
     uint64_t generation; /* grows with each forget: a lookup that began before one is not kept */
 };
 
@@ -64,7 +64,8 @@ static bool find(struct mg_key_cache *c, struct mg_sv digest, struct mg_principa
     return hit;
 }
 
-static void keep(struct mg_key_cache *c, struct mg_sv digest, const struct mg_principal *who, uint64_t asked_ns, uint64_t generation)
+static void keep(struct mg_key_cache *c, struct mg_sv digest, const struct mg_principal *who, uint64_t asked_ns,
+                 uint64_t generation)
 {
     struct entry *e = mg_xmalloc(sizeof(*e));
     *e = (struct entry){.who = *who, .until_ns = asked_ns + (uint64_t)MG_API_KEY_CACHE_MS * 1000000};
@@ -78,7 +79,8 @@ static void keep(struct mg_key_cache *c, struct mg_sv digest, const struct mg_pr
     free(e);
 }
 
-mg_rc mg_key_cache_lookup(struct mg_key_cache *c, struct mg_pg *pg, struct mg_sv secret, struct mg_principal *ret, struct mg_err *err)
+mg_rc mg_key_cache_lookup(struct mg_key_cache *c, struct mg_pg *pg, struct mg_sv secret, struct mg_principal *ret,
+                          struct mg_err *err)
 {
     char digest[MG_SHA256_HEX];
     uint64_t generation = 0;

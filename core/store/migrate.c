@@ -31,9 +31,12 @@ enum { LOCK_POLL_MS = 50 /* plus jitter */, VERSION_DIGITS = 4 };
 static const struct mg_stmt sql_table = {
     "migrate_table", "CREATE TABLE IF NOT EXISTS schema_migrations (version integer PRIMARY KEY, name text NOT NULL,"
                      " sha256 text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now())"};
-static const struct mg_stmt sql_has_table = {"migrate_has_table", "SELECT to_regclass('schema_migrations') IS NOT NULL"};
-static const struct mg_stmt sql_applied = {"migrate_applied", "SELECT version, name, sha256 FROM schema_migrations ORDER BY version"};
-static const struct mg_stmt sql_lock = {"migrate_lock", "SELECT pg_try_advisory_xact_lock(hashtext('mango.schema_migrations'))"};
+static const struct mg_stmt sql_has_table = {"migrate_has_table",
+                                             "SELECT to_regclass('schema_migrations') IS NOT NULL"};
+static const struct mg_stmt sql_applied = {"migrate_applied",
+                                           "SELECT version, name, sha256 FROM schema_migrations ORDER BY version"};
+static const struct mg_stmt sql_lock = {"migrate_lock",
+                                        "SELECT pg_try_advisory_xact_lock(hashtext('mango.schema_migrations'))"};
 static const struct mg_stmt sql_unlimited = {"migrate_unlimited", "SELECT set_config('statement_timeout', '0', true)"};
 static const struct mg_stmt sql_insert = {
     "migrate_insert", "INSERT INTO schema_migrations (version, name, sha256) VALUES ($1::integer, $2, $3)"};
@@ -93,7 +96,8 @@ static mg_rc note_file(struct migrations *m, const char *name, struct mg_err *er
         m->newest = v;
     }
     if (m->at[v].file)
-        return mg_err_set(err, MG_ECONFIG, "migrations %s and %s in %s have the same number", m->at[v].file, name, m->dir);
+        return mg_err_set(err, MG_ECONFIG, "migrations %s and %s in %s have the same number", m->at[v].file, name,
+                          m->dir);
     m->at[v].file = mg_xstrdup(name);
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_MIGRATION_BYTES_MAX);
     mg_rc rc = read_file(m->dir, name, &b, err);
@@ -104,10 +108,10 @@ static mg_rc note_file(struct migrations *m, const char *name, struct mg_err *er
 
 static mg_rc load(struct migrations *m, struct mg_err *err)
 {
+    m->at = mg_xcalloc(1, sizeof(*m->at));
     DIR *d = opendir(m->dir);
     if (!d)
         return mg_err_set(err, MG_ECONFIG, "the migrations folder %s cannot be read: %s", m->dir, strerror(errno));
-    m->at = mg_xcalloc(1, sizeof(*m->at));
     mg_rc rc = MG_OK;
     for (struct dirent *e = readdir(d); e && rc == 0; e = readdir(d))
         rc = note_file(m, e->d_name, err);
@@ -118,8 +122,9 @@ static mg_rc load(struct migrations *m, struct mg_err *err)
         return mg_err_set(err, MG_ECONFIG, "the migrations folder %s holds no NNNN_name.sql", m->dir);
     for (int v = 1; v <= m->newest; v++) {
         if (!m->at[v].file)
-            return mg_err_set(err, MG_ECONFIG, "migration %04d is missing in %s, which goes up to %04d: install the release again",
-                              v, m->dir, m->newest);
+            return mg_err_set(err, MG_ECONFIG,
+                              "migration %04d is missing in %s, which goes up to %04d: install the release again", v,
+                              m->dir, m->newest);
     }
     return MG_OK;
 }
@@ -130,27 +135,31 @@ static mg_rc compare(const struct migrations *m, const struct mg_res *r, int *re
     int n = mg_res_rows(r);
     int last = n > 0 ? (int)mg_res_int(r, n - 1, 0) : 0;
     if (last > m->newest)
-        return mg_err_set(err, MG_ECONFIG,
-                          "the database has schema version %d, newer than version %d, the newest that this server knows: start the "
-                          "newer release, or restore the backup from before its upgrade",
-                          last, m->newest);
+        return mg_err_set(
+            err, MG_ECONFIG,
+            "the database has schema version %d, newer than version %d, the newest that this server knows: start the "
+            "newer release, or restore the backup from before its upgrade",
+            last, m->newest);
     for (int i = 0; i < n; i++) {
         int v = (int)mg_res_int(r, i, 0);
         if (v != i + 1)
-            return mg_err_set(err, MG_ECONFIG, "the database has schema version %d but not %d: restore it from a backup", v, i + 1);
+            return mg_err_set(err, MG_ECONFIG,
+                              "the database has schema version %d but not %d: restore it from a backup", v, i + 1);
         struct mg_sv sum = mg_res_sv(r, i, 2);
         if (!mg_sv_eqz(sum, m->at[v].sha256))
-            return mg_err_set(err, MG_ECONFIG,
-                              "migration %s (version %d of %d) was changed after it was applied: sha256 %.12s now, %.12s then; put "
-                              "the release's file back and add a new migration instead",
-                              m->at[v].file, v, m->newest, m->at[v].sha256, sum.ptr);
+            return mg_err_set(
+                err, MG_ECONFIG,
+                "migration %s (version %d of %d) was changed after it was applied: sha256 %.12s now, %.12s then; put "
+                "the release's file back and add a new migration instead",
+                m->at[v].file, v, m->newest, m->at[v].sha256, sum.ptr);
     }
     *ret_version = last;
     return MG_OK;
 }
 
 /* Waits for the lock by asking again: a statement that waits would run into the statement timeout. */
-static mg_rc lock_and_compare(struct mg_txn *t, const struct migrations *m, bool *ret_locked, int *ret_version, struct mg_err *err)
+static mg_rc lock_and_compare(struct mg_txn *t, const struct migrations *m, bool *ret_locked, int *ret_version,
+                              struct mg_err *err)
 {
     struct mg_res *r __attribute__((cleanup(mg_res_cleanup))) = NULL;
     mg_rc rc = mg_txn_query(t, &sql_lock, NULL, 0, &r, err);
@@ -177,7 +186,8 @@ static mg_rc apply(struct mg_txn *t, const struct migrations *m, int version, st
     char sum[MG_SHA256_HEX], number[16];
     mg_sha256_hex(mg_buf_view(&b), sum);
     if (strcmp(sum, mig->sha256) != 0)
-        return mg_err_set(err, MG_ECONFIG, "migration %s changes while it is read: stop the installation and try again", mig->file);
+        return mg_err_set(err, MG_ECONFIG, "migration %s changes while it is read: stop the installation and try again",
+                          mig->file);
 
     rc = mg_txn_queue(t, &sql_unlimited, NULL, 0, -1, err);
     if (rc == 0)
@@ -185,7 +195,8 @@ static mg_rc apply(struct mg_txn *t, const struct migrations *m, int version, st
     if (rc < 0)
         return mg_err_wrap(err, rc, "migration %s", mig->file);
     snprintf(number, sizeof(number), "%d", version);
-    rc = mg_txn_queue(t, &sql_insert, (const struct mg_sv[]){mg_sv_of(number), mg_sv_of(mig->file), mg_sv_of(sum)}, 3, -1, err);
+    rc = mg_txn_queue(t, &sql_insert, (const struct mg_sv[]){mg_sv_of(number), mg_sv_of(mig->file), mg_sv_of(sum)}, 3,
+                      -1, err);
     mg_hook("migrate.before_commit");
     if (rc == 0)
         rc = mg_txn_commit(t, err);
@@ -230,7 +241,8 @@ mg_rc mg_migrate(struct mg_pg *pg, const char *dir, struct mg_migrate_report *re
         if (rc < 0)
             return rc;
         if (!locked && mg_now_ns() > deadline)
-            return mg_err_set(err, MG_EUNAVAIL, "another server has been migrating the database for %d minutes; look at its log",
+            return mg_err_set(err, MG_EUNAVAIL,
+                              "another server has been migrating the database for %d minutes; look at its log",
                               MG_MIGRATE_LOCK_MS / 60000);
         if (!locked)
             pause_ms(LOCK_POLL_MS + mg_rng_below(LOCK_POLL_MS));

@@ -5,9 +5,9 @@
 #include "store/pg.h"
 
 enum {
-    MG_MIGRATIONS_MAX = 9999,               /* four digits */
+    MG_MIGRATIONS_MAX = 9999,                 /* four digits */
     MG_MIGRATION_BYTES_MAX = 4 * 1024 * 1024, /* of one file */
-    MG_MIGRATE_LOCK_MS = 10 * 60 * 1000,    /* how long a server waits for another one that migrates */
+    MG_MIGRATE_LOCK_MS = 10 * 60 * 1000,      /* how long a server waits for another one that migrates */
 };
 
 struct mg_migrate_report {
@@ -21,6 +21,7 @@ struct mg_migrate_report {
  * process that dies on the way leaves the version before. */
 mg_rc mg_migrate(struct mg_pg *pg, const char *dir, struct mg_migrate_report *ret, struct mg_err *err) MG_MUSTCHECK;
 /* The same checks without a change; now == was. For `mango doctor` and `mango migrate --check`. */
-mg_rc mg_migrate_check(struct mg_pg *pg, const char *dir, struct mg_migrate_report *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_migrate_check(struct mg_pg *pg, const char *dir, struct mg_migrate_report *ret,
+                       struct mg_err *err) MG_MUSTCHECK;
 
 #endif

@@ -11,21 +11,25 @@
 #define UNTIL(ttl) "clock_timestamp() + " ttl "::bigint * interval '1 millisecond'"
 
 static const struct mg_stmt sql_register = {
-    "node_register", "INSERT INTO nodes (id, host, version, lease_until) VALUES ($1, $2, $3, " UNTIL("$4") ")"
-                     " ON CONFLICT (id) DO UPDATE SET host = excluded.host, version = excluded.version, started_at = now(),"
-                     " lease_until = excluded.lease_until RETURNING " OTHERS};
+    "node_register",
+    "INSERT INTO nodes (id, host, version, lease_until) VALUES ($1, $2, $3, " UNTIL(
+        "$4") ")"
+              " ON CONFLICT (id) DO UPDATE SET host = excluded.host, version = excluded.version, started_at = now(),"
+              " lease_until = excluded.lease_until RETURNING " OTHERS};
 static const struct mg_stmt sql_renew = {
-    "node_renew", "UPDATE nodes SET lease_until = " UNTIL("$2") " WHERE id = $1 AND lease_until > clock_timestamp() RETURNING " OTHERS};
+    "node_renew", "UPDATE nodes SET lease_until = " UNTIL(
+                      "$2") " WHERE id = $1 AND lease_until > clock_timestamp() RETURNING " OTHERS};
 static const struct mg_stmt sql_delete = {"node_delete", "DELETE FROM nodes WHERE id = $1"};
 static const struct mg_stmt sql_expire = {
-    "node_expire", "WITH gone AS (DELETE FROM nodes n WHERE n.lease_until < clock_timestamp() - $1::bigint * interval '1 millisecond'"
-                   " AND NOT EXISTS (SELECT 1 FROM session_state s WHERE s.turn_node = n.id) RETURNING 1) SELECT count(*) FROM gone"};
+    "node_expire",
+    "WITH gone AS (DELETE FROM nodes n WHERE n.lease_until < clock_timestamp() - $1::bigint * interval '1 millisecond'"
+    " AND NOT EXISTS (SELECT 1 FROM session_state s WHERE s.turn_node = n.id) RETURNING 1) SELECT count(*) FROM gone"};
 static const struct mg_stmt sql_list = {
     "node_list", "SELECT id, host, version, mg_us(started_at), mg_us(lease_until), lease_until > clock_timestamp()"
                  " FROM nodes ORDER BY started_at, id"};
 
-static mg_rc lease(struct mg_pg *pg, const struct mg_stmt *st, const struct mg_sv *params, int n, int ttl_ms, struct mg_node_lease *ret,
-                   struct mg_err *err)
+static mg_rc lease(struct mg_pg *pg, const struct mg_stmt *st, const struct mg_sv *params, int n, int ttl_ms,
+                   struct mg_node_lease *ret, struct mg_err *err)
 {
     struct mg_res *r __attribute__((cleanup(mg_res_cleanup))) = NULL;
     uint64_t before_ns = mg_now_ns();
@@ -34,7 +38,8 @@ static mg_rc lease(struct mg_pg *pg, const struct mg_stmt *st, const struct mg_s
         return mg_err_wrap(err, rc, "node lease");
     if (mg_res_rows(r) == 0)
         return mg_err_set(err, MG_EFENCED, "the lease of this node has lapsed");
-    *ret = (struct mg_node_lease){.until_ns = before_ns + (uint64_t)ttl_ms * 1000000, .others = (int)mg_res_int(r, 0, 0)};
+    *ret =
+        (struct mg_node_lease){.until_ns = before_ns + (uint64_t)ttl_ms * 1000000, .others = (int)mg_res_int(r, 0, 0)};
     return MG_OK;
 }
 
@@ -47,7 +52,8 @@ mg_rc mg_node_register(struct mg_pg *pg, const struct mg_id *node, const char *h
     return lease(pg, &sql_register, p, 4, ttl_ms, ret, err);
 }
 
-mg_rc mg_node_renew(struct mg_pg *pg, const struct mg_id *node, int ttl_ms, struct mg_node_lease *ret, struct mg_err *err)
+mg_rc mg_node_renew(struct mg_pg *pg, const struct mg_id *node, int ttl_ms, struct mg_node_lease *ret,
+                    struct mg_err *err)
 {
     char ttl[16];
     snprintf(ttl, sizeof(ttl), "%d", ttl_ms);

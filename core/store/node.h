@@ -15,7 +15,8 @@ struct mg_node_lease {
 mg_rc mg_node_register(struct mg_pg *pg, const struct mg_id *node, const char *host, const char *version, int ttl_ms,
                        struct mg_node_lease *ret, struct mg_err *err) MG_MUSTCHECK;
 /* MG_EFENCED: the lease lapsed before, or the row is gone. Work of this node may have been taken over; it is not renewed. */
-mg_rc mg_node_renew(struct mg_pg *pg, const struct mg_id *node, int ttl_ms, struct mg_node_lease *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_node_renew(struct mg_pg *pg, const struct mg_id *node, int ttl_ms, struct mg_node_lease *ret,
+                    struct mg_err *err) MG_MUSTCHECK;
 /* Clean stop. Absent is fine. */
 mg_rc mg_node_delete(struct mg_pg *pg, const struct mg_id *node, struct mg_err *err) MG_MUSTCHECK;
 /* Deletes rows whose lease lapsed longer than keep_ms ago and that no turn names any more. ret_n may be NULL. */
@@ -27,6 +28,7 @@ struct mg_node_row {
     bool live;
 };
 /* All rows, oldest first; for metrics and doctor. */
-mg_rc mg_node_list(struct mg_pg *pg, struct mg_arena *a, struct mg_node_row **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_node_list(struct mg_pg *pg, struct mg_arena *a, struct mg_node_row **ret, int *ret_n,
+                   struct mg_err *err) MG_MUSTCHECK;
 
 #endif

@@ -29,7 +29,8 @@ static int ask_version(const char *dir)
     int status = 0;
     snprintf(path, sizeof(path), "%.4000s/postgres", dir);
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(OUTPUT_MAX);
-    if (mg_child_run((const char *const[]){path, "--version", NULL}, NULL, RUN_MS, &out, &status, NULL) < 0 || status != 0)
+    if (mg_child_run((const char *const[]){path, "--version", NULL}, NULL, RUN_MS, &out, &status, NULL) < 0 ||
+        status != 0)
         return 0;
     const char *digits = out.ptr ? strpbrk(out.ptr, "0123456789") : NULL;
     return digits ? (int)strtol(digits, NULL, 10) : 0;
@@ -37,7 +38,8 @@ static int ask_version(const char *dir)
 
 static bool better(const struct mg_pg_install *have, const char *dir, int major, int want)
 {
-    return major >= MG_PG_MAJOR_MIN && strlen(dir) < sizeof(have->bindir) && (want ? major == want && !have->major : major > have->major);
+    return major >= MG_PG_MAJOR_MIN && strlen(dir) < sizeof(have->bindir) &&
+           (want ? major == want && !have->major : major > have->major);
 }
 
 static void consider(struct mg_pg_install *have, const char *dir, int major, int want)
@@ -69,12 +71,14 @@ static void look_in_usual(struct mg_pg_install *have, int want)
 
 static void ask_pg_config(struct mg_pg_install *have, int want)
 {
-    static const char *const paths[] = {"/usr/bin/pg_config", "/usr/local/bin/pg_config", "/usr/local/pgsql/bin/pg_config"};
+    static const char *const paths[] = {"/usr/bin/pg_config", "/usr/local/bin/pg_config",
+                                        "/usr/local/pgsql/bin/pg_config"};
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
         int status = 0;
         mg_auto(buf) struct mg_buf out = MG_BUF_INIT(OUTPUT_MAX);
         if (access(paths[i], X_OK) != 0 ||
-            mg_child_run((const char *const[]){paths[i], "--bindir", NULL}, NULL, RUN_MS, &out, &status, NULL) < 0 || status != 0 || !out.ptr)
+            mg_child_run((const char *const[]){paths[i], "--bindir", NULL}, NULL, RUN_MS, &out, &status, NULL) < 0 ||
+            status != 0 || !out.ptr)
             continue;
         out.ptr[strcspn(out.ptr, "\n")] = '\0';
         if (has_programs(out.ptr))
@@ -107,11 +111,14 @@ mg_rc mg_pg_install_find(const char *bindir, int want, struct mg_pg_install *ret
     }
     if (want && any.major)
         return mg_err_set(err, MG_ECONFIG,
-                          "the embedded database was made by PostgreSQL %d, but only PostgreSQL %d is installed: install postgresql-%d, or "
+                          "the embedded database was made by PostgreSQL %d, but only PostgreSQL %d is installed: "
+                          "install postgresql-%d, or "
                           "move the data with pg_upgrade",
                           want, any.major, want);
-    return mg_err_set(err, MG_ECONFIG,
-                      "no PostgreSQL server (version %d or newer) is installed, which the embedded database needs: install it (Debian: "
-                      "apt-get install postgresql), set MANGO_PG_BINDIR to the folder of initdb, or set MANGO_DATABASE_URL",
-                      MG_PG_MAJOR_MIN);
+    return mg_err_set(
+        err, MG_ECONFIG,
+        "no PostgreSQL server (version %d or newer) is installed, which the embedded database needs: install it "
+        "(Debian: "
+        "apt-get install postgresql), set MANGO_PG_BINDIR to the folder of initdb, or set MANGO_DATABASE_URL",
+        MG_PG_MAJOR_MIN);
 }

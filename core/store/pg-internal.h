@@ -10,10 +10,10 @@
 #include "store/pg.h"
 
 enum {
-    MG_PG_WAIT_MARGIN_MS = 2000,     /* the client waits this much longer than the server's statement_timeout */
-    MG_PG_CONNECT_S = 5,             /* per host */
-    MG_PG_ROLLBACK_MS = 5000,        /* for a rollback nobody waits longer: the connection is dropped instead */
-    MG_PG_IDLE_TXN_MS = 10000,       /* a stopped process must not hold row locks: the server ends its transaction */
+    MG_PG_WAIT_MARGIN_MS = 2000,      /* the client waits this much longer than the server's statement_timeout */
+    MG_PG_CONNECT_S = 5,              /* per host */
+    MG_PG_ROLLBACK_MS = 5000,         /* for a rollback nobody waits longer: the connection is dropped instead */
+    MG_PG_IDLE_TXN_MS = 10000,        /* a stopped process must not hold row locks: the server ends its transaction */
     MG_PG_SCRIPT_MS = 30 * 60 * 1000, /* migrations; a dead peer is found by TCP keepalive and user timeout before */
     MG_PG_BACKOFF_MIN_MS = 100,
     MG_PG_BACKOFF_MAX_MS = 2000,
@@ -41,11 +41,11 @@ struct mg_prep {
 struct mg_pg {
     char *conninfo;
     PGconn *conn;
-    int timeout_ms;      /* statement_timeout of the connection */
-    bool in_txn;         /* an mg_txn is open on it */
-    bool lost;           /* the socket failed during the present drain */
-    unsigned opened;     /* connects that succeeded */
-    unsigned failures;   /* connects that failed in a row */
+    int timeout_ms;    /* statement_timeout of the connection */
+    bool in_txn;       /* an mg_txn is open on it */
+    bool lost;         /* the socket failed during the present drain */
+    unsigned opened;   /* connects that succeeded */
+    unsigned failures; /* connects that failed in a row */
     uint64_t retry_at_ns;
     struct mg_prep *preps;
     int n_preps, cap_preps;
@@ -74,8 +74,8 @@ mg_rc mg_pg_classify(const PGresult *r, bool *ret_drop);
 mg_rc mg_pg_fail_err(struct mg_err *err, const struct mg_pg_fail *f);
 
 /* want: rows that the statement must affect, or -1. On a failure of the connection it is dropped. */
-mg_rc mg_pipe_stmt(struct mg_pg *pg, const struct mg_stmt *st, int want, enum mg_pg_op_kind kind, const struct mg_sv *params,
-                   int n, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_pipe_stmt(struct mg_pg *pg, const struct mg_stmt *st, int want, enum mg_pg_op_kind kind,
+                   const struct mg_sv *params, int n, struct mg_err *err) MG_MUSTCHECK;
 /* Sends a sync and waits for everything. ret (may be NULL) gets the result of the last MG_OP_EXEC when f->rc is 0. The connection
  * was dropped when it is of no more use. */
 void mg_pipe_run(struct mg_pg *pg, int wait_ms, PGresult **ret, struct mg_pg_fail *f);

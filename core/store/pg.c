@@ -81,12 +81,19 @@ static PGconn *open_connection(const char *conninfo)
 {
     char connect_s[16];
     snprintf(connect_s, sizeof(connect_s), "%d", MG_PG_CONNECT_S);
-    const char *keys[] = {"connect_timeout", "keepalives_idle", "keepalives_interval",  "keepalives_count", "tcp_user_timeout",
-                          "gssencmode",      "dbname",          "target_session_attrs", "application_name", "client_encoding",
+    const char *keys[] = {"connect_timeout",
+                          "keepalives_idle",
+                          "keepalives_interval",
+                          "keepalives_count",
+                          "tcp_user_timeout",
+                          "gssencmode",
+                          "dbname",
+                          "target_session_attrs",
+                          "application_name",
+                          "client_encoding",
                           NULL};
-    const char *vals[] = {connect_s, "10",     "5",          "3",      "20000",
-                          "disable", conninfo, "read-write", "mangod", "UTF8",
-                          NULL};
+    const char *vals[] = {connect_s, "10",         "5",      "3",    "20000", "disable",
+                          conninfo,  "read-write", "mangod", "UTF8", NULL};
     return PQconnectdbParams(keys, vals, 1);
 }
 
@@ -95,14 +102,15 @@ static mg_rc setup_session(struct mg_pg *pg, struct mg_err *err)
     /* Not as startup options: PgBouncer refuses those. tcp_keepalives_* are the server's, for a client that vanished. */
     static const struct mg_stmt setup = {
         "", "SELECT set_config('statement_timeout', $1, false),"
-                 " set_config('idle_in_transaction_session_timeout', $2, false),"
-                 " set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO, YMD', false),"
-                 " set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),"
-                 " set_config('tcp_keepalives_count', '3', false)"};
+            " set_config('idle_in_transaction_session_timeout', $2, false),"
+            " set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO, YMD', false),"
+            " set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),"
+            " set_config('tcp_keepalives_count', '3', false)"};
     char statement[16], idle[16];
     snprintf(statement, sizeof(statement), "%d", pg->timeout_ms);
     snprintf(idle, sizeof(idle), "%d", MG_PG_IDLE_TXN_MS);
-    mg_rc rc = mg_pipe_stmt(pg, &setup, -1, MG_OP_EXEC, (const struct mg_sv[]){mg_sv_of(statement), mg_sv_of(idle)}, 2, err);
+    mg_rc rc =
+        mg_pipe_stmt(pg, &setup, -1, MG_OP_EXEC, (const struct mg_sv[]){mg_sv_of(statement), mg_sv_of(idle)}, 2, err);
     if (rc < 0)
         return rc;
     struct mg_pg_fail f;
@@ -219,7 +227,8 @@ mg_rc mg_pg_script(struct mg_pg *pg, const char *sql, struct mg_err *err)
     return f.rc < 0 ? mg_pg_fail_err(err, &f) : MG_OK;
 }
 
-mg_rc mg_pg_wait_notify(struct mg_pg *pg, int wake_fd, int timeout_ms, mg_pg_notify_fn *fn, void *ctx, struct mg_err *err)
+mg_rc mg_pg_wait_notify(struct mg_pg *pg, int wake_fd, int timeout_ms, mg_pg_notify_fn *fn, void *ctx,
+                        struct mg_err *err)
 {
     if (!pg->conn)
         return mg_err_set(err, MG_EUNAVAIL, "the listening connection is closed");

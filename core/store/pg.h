@@ -13,7 +13,8 @@
 #include "base/sv.h"
 
 enum {
-    MG_PG_STATEMENT_MS = 15000, /* statement_timeout: no request thread waits longer; half-open servers are found by it */
+    MG_PG_STATEMENT_MS =
+        15000, /* statement_timeout: no request thread waits longer; half-open servers are found by it */
     MG_PG_PARAMS_MAX = 64,
 };
 
@@ -25,9 +26,10 @@ struct mg_pg *mg_pg_new(const char *conninfo);
 void mg_pg_free(struct mg_pg *pg);
 mg_rc mg_pg_connect(struct mg_pg *pg, struct mg_err *err) MG_MUSTCHECK; /* at once; no-op when open */
 int mg_pg_socket(struct mg_pg *pg);                                     /* -1 when closed */
-int mg_pg_backend_pid(struct mg_pg *pg);                                /* 0 when closed; behind a pooler not the real one */
-void mg_pg_close(struct mg_pg *pg);        /* the next use opens anew */
-unsigned mg_pg_opened(const struct mg_pg *pg); /* connections made so far: state of a session (LISTEN) is gone when it grew */
+int mg_pg_backend_pid(struct mg_pg *pg); /* 0 when closed; behind a pooler not the real one */
+void mg_pg_close(struct mg_pg *pg);      /* the next use opens anew */
+unsigned mg_pg_opened(
+    const struct mg_pg *pg); /* connections made so far: state of a session (LISTEN) is gone when it grew */
 /* Another statement_timeout than MG_PG_STATEMENT_MS for this connection (leases, probes); call before the first use. */
 void mg_pg_set_timeout(struct mg_pg *pg, int statement_ms);
 /* libpq's words about the last connect that failed, or "". For logs and `mango doctor`, never for a client: it names hosts. */
@@ -94,7 +96,8 @@ mg_rc mg_txn_script(struct mg_txn *t, const char *sql, struct mg_err *err) MG_MU
 /* Waits for notifications of a connection that has run LISTEN: until one comes, wake_fd (-1: none) is readable, or the time is over;
  * all are MG_OK. fn is called for each. MG_EUNAVAIL: the connection is lost, LISTEN must be done again. */
 typedef void mg_pg_notify_fn(void *ctx, struct mg_sv channel, struct mg_sv payload, int backend_pid);
-mg_rc mg_pg_wait_notify(struct mg_pg *pg, int wake_fd, int timeout_ms, mg_pg_notify_fn *fn, void *ctx, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_pg_wait_notify(struct mg_pg *pg, int wake_fd, int timeout_ms, mg_pg_notify_fn *fn, void *ctx,
+                        struct mg_err *err) MG_MUSTCHECK;
 
 /* Refuses a pooler that does not keep a session's state between transactions (PgBouncer with pool_mode transaction or statement):
  * MG_ECONFIG with a line that names the mode and the setting. For the start of the server; uses two connections of its own. */

@@ -127,7 +127,8 @@ static mg_rc bind_params(struct mg_pg *pg, const struct mg_stmt *st, const struc
                          const char *values[MG_PG_PARAMS_MAX], struct mg_err *err)
 {
     if (n < 0 || n > MG_PG_PARAMS_MAX)
-        return mg_err_set(err, MG_EINTERNAL, "statement %s has %d parameters, more than %d", st->name, n, MG_PG_PARAMS_MAX);
+        return mg_err_set(err, MG_EINTERNAL, "statement %s has %d parameters, more than %d", st->name, n,
+                          MG_PG_PARAMS_MAX);
     size_t need = 1;
     for (int i = 0; i < n; i++)
         need += params[i].ptr ? params[i].len + 1 : 0;
@@ -146,7 +147,8 @@ static mg_rc bind_params(struct mg_pg *pg, const struct mg_stmt *st, const struc
             continue;
         }
         if (memchr(params[i].ptr, '\0', params[i].len))
-            return mg_err_set(err, MG_EINVAL, "text with a NUL character cannot be stored; remove it (statement %s)", st->name);
+            return mg_err_set(err, MG_EINVAL, "text with a NUL character cannot be stored; remove it (statement %s)",
+                              st->name);
         memcpy(at, params[i].ptr, params[i].len);
         at[params[i].len] = '\0';
         values[i] = at;
@@ -163,8 +165,8 @@ static mg_rc send_failed(struct mg_pg *pg, const struct mg_stmt *st, struct mg_e
     return mg_pg_fail_err(err, &f);
 }
 
-mg_rc mg_pipe_stmt(struct mg_pg *pg, const struct mg_stmt *st, int want, enum mg_pg_op_kind kind, const struct mg_sv *params,
-                   int n, struct mg_err *err)
+mg_rc mg_pipe_stmt(struct mg_pg *pg, const struct mg_stmt *st, int want, enum mg_pg_op_kind kind,
+                   const struct mg_sv *params, int n, struct mg_err *err)
 {
     const char *values[MG_PG_PARAMS_MAX];
     mg_rc rc = bind_params(pg, st, params, n, values, err);

@@ -8,7 +8,8 @@ enum { ROUNDS = 4 /* statements after which a pooler that hands out connections 
 
 /* Without names: a prepared statement would be found by another session, or missed by its own. */
 static const struct mg_stmt sql_mark = {"", "SELECT pg_backend_pid(), set_config('mango.pooler_probe', $1, false)"};
-static const struct mg_stmt sql_look = {"", "SELECT pg_backend_pid(), coalesce(current_setting('mango.pooler_probe', true), '')"};
+static const struct mg_stmt sql_look = {
+    "", "SELECT pg_backend_pid(), coalesce(current_setting('mango.pooler_probe', true), '')"};
 
 static mg_rc look(struct mg_pg *pg, int64_t *ret_pid, bool *ret_marked, struct mg_sv mark, struct mg_err *err)
 {
@@ -66,10 +67,12 @@ mg_rc mg_pg_check_pooler(const char *conninfo, struct mg_err *err)
     if (rc < 0 && *mg_pg_diag(a)) /* the start of the server: its operator may read libpq's words */
         rc = mg_err_set(err, rc, "the database cannot be reached: %s", mg_pg_diag(a));
     if (rc == 0 && is_shared)
-        rc = mg_err_set(err, MG_ECONFIG,
-                        "MANGO_DATABASE_URL leads to a connection pooler in %s mode, which hands one session's connection to others; "
-                        "mangod needs sessions of its own: set pool_mode = session there (PgBouncer), or name PostgreSQL itself",
-                        mode_of(a));
+        rc = mg_err_set(
+            err, MG_ECONFIG,
+            "MANGO_DATABASE_URL leads to a connection pooler in %s mode, which hands one session's connection to "
+            "others; "
+            "mangod needs sessions of its own: set pool_mode = session there (PgBouncer), or name PostgreSQL itself",
+            mode_of(a));
     mg_pg_free(a);
     mg_pg_free(b);
     return rc;

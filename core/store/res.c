@@ -7,7 +7,7 @@
 
 static PGresult *pgres(const struct mg_res *r)
 {
-    return (PGresult *)(uintptr_t)r;
+    return (PGresult *)r;
 }
 
 int mg_res_rows(const struct mg_res *r)

@@ -53,7 +53,8 @@ static mg_rc check_links(char *parent, const char *path, struct mg_err *err)
         if (end)
             *end = '/';
         if (k < 0)
-            return mg_err_set(err, MG_ECONFIG, "state folder %s: its parent cannot be used (%s): create it first", path, strerror(saved));
+            return mg_err_set(err, MG_ECONFIG, "state folder %s: its parent cannot be used (%s): create it first", path,
+                              strerror(saved));
         if (S_ISLNK(st.st_mode) && st.st_uid != 0 && st.st_uid != geteuid())
             return refuse(err, path, "the path goes through a symbolic link of another user: name the real folder");
     }
@@ -66,7 +67,8 @@ static mg_rc check_parent(int fd, const char *path, struct mg_err *err)
     if (fstat(fd, &st) < 0)
         return refuse_errno(err, path, "its parents cannot be looked at");
     if ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX))
-        return refuse(err, path, "it lies in a folder that everybody may write: anybody could replace it; choose another place");
+        return refuse(err, path,
+                      "it lies in a folder that everybody may write: anybody could replace it; choose another place");
     return MG_OK;
 }
 
@@ -107,8 +109,10 @@ static mg_rc open_itself(int parent, const char *name, const char *path, int *re
     if (fd < 0 || fstat(fd, &st) < 0)
         return refuse_errno(err, path, "cannot be opened");
     if (st.st_uid != geteuid())
-        return mg_err_set(err, MG_ECONFIG, "state folder %s: it belongs to user %u, this server runs as user %u: chown it, or choose another",
-                          path, (unsigned)st.st_uid, (unsigned)geteuid());
+        return mg_err_set(
+            err, MG_ECONFIG,
+            "state folder %s: it belongs to user %u, this server runs as user %u: chown it, or choose another", path,
+            (unsigned)st.st_uid, (unsigned)geteuid());
     if (st.st_mode & (S_IWGRP | S_IWOTH))
         return refuse(err, path, "other users may write it: chmod go-w");
     *ret_fd = mg_steal_fd(&fd);
@@ -121,7 +125,8 @@ static mg_rc in_use(int fd, const char *path, struct mg_err *err)
     ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
     if (n > 0)
         pid[strspn(pid, "0123456789")] = '\0';
-    return mg_err_code(err, MG_ECONFLICT, "state_in_use", "state folder %s: another mangod uses it (process %s): stop that one, or choose another folder",
+    return mg_err_code(err, MG_ECONFLICT, "state_in_use",
+                       "state folder %s: another mangod uses it (process %s): stop that one, or choose another folder",
                        path, *pid ? pid : "unknown");
 }
 

@@ -101,7 +101,8 @@ mg_rc mg_txn_script(struct mg_txn *t, const char *sql, struct mg_err *err)
     if (f.rc < 0)
         return failed(t, mg_pg_fail_err(err, &f));
     if (PQtransactionStatus(t->pg->conn) != PQTRANS_INTRANS)
-        return failed(t, mg_err_set(err, MG_EINTERNAL, "the script ended the transaction: it must not hold BEGIN, COMMIT or ROLLBACK"));
+        return failed(t, mg_err_set(err, MG_EINTERNAL,
+                                    "the script ended the transaction: it must not hold BEGIN, COMMIT or ROLLBACK"));
     return MG_OK;
 }
 
@@ -129,8 +130,12 @@ mg_rc mg_txn_commit(struct mg_txn *t, struct mg_err *err)
     rc = mg_pg_fail_err(err, &f);
     /* Answers come in order: a server that said goodbye before the answer of an earlier statement has not committed. */
     bool known = !f.lost || (f.fatal && f.at != MG_OP_COMMIT && f.at != MG_OP_SYNC);
-    if (!known)
-        rc = mg_err_code(err, MG_EUNAVAIL, "commit_unknown",
-                         "the connection to the database was lost during the commit; whether it took effect is not known");
+    if (!known) {
+        rc = mg_err_code(
+            err, MG_EUNAVAIL, "commit_unknown",
+            "the connection to the database was lost during the commit; whether it took effect is not known");
+        if (err)
+            err->retry_after_s = 1;
+    }
     return failed(t, rc);
 }

@@ -27,7 +27,8 @@ static int setup(void **state)
     pg = mg_pg_new(pgtest_conninfo(db));
     arena = mg_arena_new();
     pgtest_run(db, "INSERT INTO workspaces (id, name) VALUES ('wrkspc_other', 'Other');"
-                   "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', 'wrkspc_default', 'e', 'self_hosted', '{}'),"
+                   "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', "
+                   "'wrkspc_default', 'e', 'self_hosted', '{}'),"
                    " ('env_gone', 'wrkspc_default', 'e', 'self_hosted', '{}');"
                    "UPDATE environments SET archived_at = now() WHERE id = 'env_gone'");
     return 0;
@@ -112,7 +113,8 @@ static void an_environment_key_is_bound_to_an_environment_of_its_workspace(void 
     assert_int_equal(look_up(key, &who), MG_OK);
     assert_int_equal(who.kind, MG_BY_ENVIRONMENT_KEY);
     assert_string_equal(who.environment.s, "env_1");
-    assert_int_equal(mg_api_key_issue(pg, MG_SV("wrkspc_other"), MG_SV("env_1"), MG_SV("x"), &id, key, &err), MG_ENOTFOUND);
+    assert_int_equal(mg_api_key_issue(pg, MG_SV("wrkspc_other"), MG_SV("env_1"), MG_SV("x"), &id, key, &err),
+                     MG_ENOTFOUND);
     assert_int_equal(mg_api_key_issue(pg, DEFAULT, MG_SV("env_gone"), MG_SV("x"), &id, key, &err), MG_ENOTFOUND);
     assert_int_equal(mg_api_key_issue(pg, MG_SV("wrkspc_none"), NONE, MG_SV("x"), &id, key, &err), MG_ENOTFOUND);
     assert_int_equal(mg_api_key_issue(pg, DEFAULT, NONE, NONE, &id, key, &err), MG_EINVAL);
@@ -124,7 +126,8 @@ static void an_environment_key_is_bound_to_an_environment_of_its_workspace(void 
 static void malformed_and_unknown_secrets_are_one_answer(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"", " ", "mango_", "mango_000000000000000000000000000000000000000000000000", "a b", "\xc3\xa9", "x\x01"};
+    static const char *const bad[] = {
+        "", " ", "mango_", "mango_000000000000000000000000000000000000000000000000", "a b", "\xc3\xa9", "x\x01"};
     struct mg_principal who;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct mg_err err = {0};
@@ -234,10 +237,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_key_names_its_workspace_until_it_is_revoked, setup, teardown),
         cmocka_unit_test_setup_teardown(the_database_never_sees_a_key, setup, teardown),
-        cmocka_unit_test_setup_teardown(an_environment_key_is_bound_to_an_environment_of_its_workspace, setup, teardown),
+        cmocka_unit_test_setup_teardown(an_environment_key_is_bound_to_an_environment_of_its_workspace, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(malformed_and_unknown_secrets_are_one_answer, setup, teardown),
         cmocka_unit_test_setup_teardown(the_bootstrap_key_rotates_with_its_variable, setup, teardown),
-        cmocka_unit_test_setup_teardown(a_key_that_was_issued_may_become_the_bootstrap_key_and_survives_its_rotation, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_key_that_was_issued_may_become_the_bootstrap_key_and_survives_its_rotation,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(nodes_that_start_at_once_agree_on_one_bootstrap_key, setup, teardown),
         cmocka_unit_test_setup_teardown(the_cache_answers_without_the_database_and_forgets_at_once, setup, teardown),
     };

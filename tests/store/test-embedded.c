@@ -97,8 +97,12 @@ static void a_cluster_is_made_stopped_and_started_again_in_a_folder_with_spaces(
     struct mg_state_dir d = open_dir(path);
     struct mg_embedded *e = start(&d);
     assert_false(mg_embedded_adopted(e));
-    assert_int_equal(select_int(mg_embedded_conninfo(e), "SELECT count(*) FROM pg_settings WHERE name = 'listen_addresses' AND setting = ''"), 1);
-    assert_int_equal(select_int(mg_embedded_conninfo(e), "SELECT count(*) FROM pg_database WHERE datname = 'mango' AND pg_encoding_to_char(encoding) = 'UTF8' AND datcollate = 'C'"), 1);
+    assert_int_equal(select_int(mg_embedded_conninfo(e),
+                                "SELECT count(*) FROM pg_settings WHERE name = 'listen_addresses' AND setting = ''"),
+                     1);
+    assert_int_equal(select_int(mg_embedded_conninfo(e), "SELECT count(*) FROM pg_database WHERE datname = 'mango' AND "
+                                                         "pg_encoding_to_char(encoding) = 'UTF8' AND datcollate = 'C'"),
+                     1);
     if (geteuid() == 0) {
         struct stat st;
         mg_autofree char *pg = path_in("state with 'spaces', commas/pg");
@@ -224,7 +228,8 @@ static void a_cluster_of_a_version_that_is_not_installed_is_refused(void **state
     mg_autofree char *path = path_in("old");
     mg_autofree char *cmd = NULL;
     assert_true(asprintf(&cmd,
-                         "mkdir -m 711 '%s' && mkdir -p -m 700 '%s/pg' && mkdir '%s/pg/data' && echo 11 > '%s/pg/data/PG_VERSION' && "
+                         "mkdir -m 711 '%s' && mkdir -p -m 700 '%s/pg' && mkdir '%s/pg/data' && echo 11 > "
+                         "'%s/pg/data/PG_VERSION' && "
                          "( [ $(id -u) != 0 ] || chown -R postgres '%s/pg' )",
                          path, path, path, path, path) > 0);
     assert_int_equal(system(cmd), 0);
@@ -239,8 +244,10 @@ static void a_cluster_of_a_version_that_is_not_installed_is_refused(void **state
 static void case_97_links_foreign_owners_and_open_parents_are_refused(void **state)
 {
     (void)state;
-    mg_autofree char *real = path_in("real"), *link = path_in("link"), *open_top = path_in("open"), *in_open = path_in("open/state");
-    mg_autofree char *writable = path_in("writable"), *file = path_in("file"), *missing = path_in("no/such"), *through = path_in("link/state");
+    mg_autofree char *real = path_in("real"), *link = path_in("link"), *open_top = path_in("open"),
+                     *in_open = path_in("open/state");
+    mg_autofree char *writable = path_in("writable"), *file = path_in("file"), *missing = path_in("no/such"),
+                     *through = path_in("link/state");
     assert_int_equal(mkdir(real, 0700), 0);
     assert_int_equal(symlink(real, link), 0);
     refused(link, MG_ECONFIG, "symbolic link");

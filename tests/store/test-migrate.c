@@ -104,7 +104,8 @@ static void migrations_run_in_order_and_once(void **state)
     rep = migrate(f);
     assert_int_equal(rep.was, 2);
     assert_int_equal(rep.now, 3);
-    assert_int_equal(select_int(f, "SELECT count(*) FROM schema_migrations WHERE length(sha256) = 64 AND name LIKE '000%.sql'"), 3);
+    assert_int_equal(
+        select_int(f, "SELECT count(*) FROM schema_migrations WHERE length(sha256) = 64 AND name LIKE '000%.sql'"), 3);
 }
 
 static void a_migration_that_fails_leaves_the_version_before(void **state)
@@ -146,6 +147,8 @@ static void gaps_twins_and_empty_folders_are_refused(void **state)
 {
     struct fixture *f = *state;
     refused(f, MG_ECONFIG, "holds no NNNN_name.sql", f->dir);
+    struct mg_migrate_report rep;
+    assert_int_equal(mg_migrate(f->pg, "/nonexistent", &rep, NULL), MG_ECONFIG);
     put(f, "0001_one.sql", "SELECT 1;");
     put(f, "0003_three.sql", "SELECT 1;");
     refused(f, MG_ECONFIG, "0002 is missing", "0003");
@@ -195,7 +198,8 @@ static void case_100_a_migration_that_is_killed_leaves_the_old_state_and_goes_on
     pid_t pid = fork();
     if (pid == 0)
         _exit(in_child(f));
-    static const char asleep[] = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    static const char asleep[] =
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'";
     for (uint64_t end = mg_now_ns() + 20000000000; select_int(f, asleep) == 0;)
         assert_true(mg_now_ns() < end);
     assert_int_equal(kill(pid, SIGKILL), 0);
@@ -204,7 +208,8 @@ static void case_100_a_migration_that_is_killed_leaves_the_old_state_and_goes_on
     assert_int_equal(select_int(f, "SELECT max(version) FROM schema_migrations"), 1);
 
     /* the server ends what it lost when it notices; the next start waits for its lock */
-    select_int(f, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()");
+    select_int(f, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() "
+                  "AND pid <> pg_backend_pid()");
     put(f, "0002_two.sql", "INSERT INTO a VALUES (1), (2);");
     assert_int_equal(migrate(f).now, 2);
     assert_int_equal(select_int(f, "SELECT count(*) FROM a"), 2);
@@ -219,7 +224,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_newer_database_is_refused_with_both_versions, setup, teardown),
         cmocka_unit_test_setup_teardown(gaps_twins_and_empty_folders_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(several_servers_that_start_at_once_migrate_once, setup, teardown),
-        cmocka_unit_test_setup_teardown(case_100_a_migration_that_is_killed_leaves_the_old_state_and_goes_on_later, setup, teardown),
+        cmocka_unit_test_setup_teardown(case_100_a_migration_that_is_killed_leaves_the_old_state_and_goes_on_later,
+                                        setup, teardown),
     };
     int skipped = pgtest_missing();
     return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);

@@ -84,7 +84,13 @@ static void the_host_knows_an_end_that_is_never_later_than_the_databases(void **
     assert_true(l.until_ns <= after + (uint64_t)TTL * NS_PER_MS);
     /* what the database still gives, asked later than the local mark was taken */
     struct mg_res *r = NULL;
-    assert_int_equal(mg_pg_exec(pg, &(struct mg_stmt){"left", "SELECT (extract(epoch FROM lease_until - clock_timestamp()) * 1000000)::bigint FROM nodes"}, NULL, 0, &r, NULL), MG_OK);
+    assert_int_equal(
+        mg_pg_exec(
+            pg,
+            &(struct mg_stmt){
+                "left", "SELECT (extract(epoch FROM lease_until - clock_timestamp()) * 1000000)::bigint FROM nodes"},
+            NULL, 0, &r, NULL),
+        MG_OK);
     int64_t left_us = mg_res_int(r, 0, 0);
     assert_true((int64_t)(l.until_ns - mg_now_ns()) / 1000 <= left_us);
     mg_res_free(r);
@@ -103,12 +109,14 @@ static void rows_of_dead_nodes_go_once_no_turn_names_them(void **state)
     assert_int_equal(n, 0);
 
     char sql[1024];
-    snprintf(sql, sizeof(sql),
-             "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', 'wrkspc_default', 'e', 'cloud', '{}');"
-             "INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type, env_config)"
-             " VALUES ('sesn_1', 'wrkspc_default', 'agent_1', 1, '{}', 'env_1', 'cloud', '{}');"
-             "INSERT INTO session_state (session_id, turn_node, turn_step) VALUES ('sesn_1', '%s', 'model')",
-             a.s);
+    snprintf(
+        sql, sizeof(sql),
+        "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', 'wrkspc_default', "
+        "'e', 'cloud', '{}');"
+        "INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type, env_config)"
+        " VALUES ('sesn_1', 'wrkspc_default', 'agent_1', 1, '{}', 'env_1', 'cloud', '{}');"
+        "INSERT INTO session_state (session_id, turn_node, turn_step) VALUES ('sesn_1', '%s', 'model')",
+        a.s);
     pgtest_run(db, sql);
     assert_int_equal(mg_node_expire(pg, 0, &n, NULL), MG_OK);
     assert_int_equal(n, 1);
@@ -157,7 +165,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(nodes_count_each_other_and_leave, setup, teardown),
-        cmocka_unit_test_setup_teardown(case_35_a_lapsed_lease_is_never_renewed_and_no_host_clock_decides, setup, teardown),
+        cmocka_unit_test_setup_teardown(case_35_a_lapsed_lease_is_never_renewed_and_no_host_clock_decides, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(the_host_knows_an_end_that_is_never_later_than_the_databases, setup, teardown),
         cmocka_unit_test_setup_teardown(rows_of_dead_nodes_go_once_no_turn_names_them, setup, teardown),
         cmocka_unit_test_setup_teardown(the_deployment_has_one_id_for_good, setup, teardown),

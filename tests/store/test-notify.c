@@ -231,7 +231,8 @@ static void case_14_a_terminated_listener_comes_back_and_reports_the_gap(void **
     mg_notify_others(ear_a.n, 1);
     mg_notify_others(ear_b.n, 1);
     for (int i = 1; i <= 3; i++) {
-        pgtest_run(db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        pgtest_run(db, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND "
+                       "pid <> pg_backend_pid()"
                        " AND backend_type = 'client backend'");
         wait_for(&ear_a, &ear_a.n_gaps, 1 + i, "gap of a");
         wait_for(&ear_b, &ear_b.n_gaps, 1 + i, "gap of b");
@@ -341,7 +342,8 @@ struct writer {
 static void *write_events(void *arg)
 {
     static const struct mg_stmt backend = {"backend", "SELECT pg_backend_pid()"};
-    static const struct mg_stmt write = {"write", "INSERT INTO log (w, n) SELECT $1::int, g FROM generate_series(1, 2) g"};
+    static const struct mg_stmt write = {"write",
+                                         "INSERT INTO log (w, n) SELECT $1::int, g FROM generate_series(1, 2) g"};
     struct writer *w = arg;
     struct mg_pg *pg = mg_pg_new(pgtest_conninfo(db));
     struct mg_res *r = NULL;
@@ -366,7 +368,9 @@ static void *write_events(void *arg)
 static void case_28_no_event_transaction_touches_the_notification_lock(void **state)
 {
     (void)state;
-    static const struct mg_stmt holders = {"holders", "SELECT pid FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass AND objid = 0"};
+    static const struct mg_stmt holders = {
+        "holders",
+        "SELECT pid FROM pg_locks WHERE locktype = 'object' AND classid = 'pg_database'::regclass AND objid = 0"};
     static struct writer w[WRITERS];
     pgtest_run(db, "CREATE TABLE log (w int, n int)");
     start(&ear_a, pgtest_conninfo(db), 0);
@@ -391,8 +395,8 @@ static void case_28_no_event_transaction_touches_the_notification_lock(void **st
         pthread_join(w[i].thread, NULL);
     for (int i = 0; i < WRITERS; i++)
         wait_for_seq(&ear_b, i, WRITES);
-    print_message("%d samples; the notifier was seen with the lock %d times; %d batches for %d commits\n", samples, seen,
-                  (int)stats(&ear_a).batches, WRITERS * WRITES);
+    print_message("%d samples; the notifier was seen with the lock %d times; %d batches for %d commits\n", samples,
+                  seen, (int)stats(&ear_a).batches, WRITERS * WRITES);
     mg_pg_free(pg);
     stop(&ear_b);
     stop(&ear_a);
@@ -401,8 +405,9 @@ static void case_28_no_event_transaction_touches_the_notification_lock(void **st
 static void case_29_a_listening_connection_is_never_in_a_transaction(void **state)
 {
     (void)state;
-    static const struct mg_stmt open = {"open", "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-                                               " AND state LIKE 'idle in transaction%'"};
+    static const struct mg_stmt open = {
+        "open", "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                " AND state LIKE 'idle in transaction%'"};
     start(&ear_a, pgtest_conninfo(db), 0);
     mg_notify_others(ear_a.n, 1);
     struct mg_pg *pg = mg_pg_new(pgtest_conninfo(db));
@@ -428,8 +433,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_pending_goes_out_before_the_end, setup, teardown),
         cmocka_unit_test_setup_teardown(case_14_a_terminated_listener_comes_back_and_reports_the_gap, setup, teardown),
         cmocka_unit_test_setup_teardown(case_14_a_black_holed_listener_is_found_by_its_own_ping, setup, teardown),
-        cmocka_unit_test_setup_teardown(case_14_dropped_wake_ups_are_not_sent_and_later_ones_cover_them, setup, teardown),
-        cmocka_unit_test_setup_teardown(what_was_collected_while_the_database_was_away_becomes_one_gap, setup, teardown),
+        cmocka_unit_test_setup_teardown(case_14_dropped_wake_ups_are_not_sent_and_later_ones_cover_them, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(what_was_collected_while_the_database_was_away_becomes_one_gap, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_revoked_key_is_heard_of_on_every_node, setup, teardown),
         cmocka_unit_test_setup_teardown(case_28_no_event_transaction_touches_the_notification_lock, setup, teardown),
         cmocka_unit_test_setup_teardown(case_29_a_listening_connection_is_never_in_a_transaction, setup, teardown),

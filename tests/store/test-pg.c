@@ -19,7 +19,8 @@
 static struct mg_pgtest *db;
 static struct mg_pg *pg;
 
-#define ARGS(...) (const struct mg_sv[]){__VA_ARGS__}, (int)(sizeof((const struct mg_sv[]){__VA_ARGS__}) / sizeof(struct mg_sv))
+#define ARGS(...) \
+    (const struct mg_sv[]){__VA_ARGS__}, (int)(sizeof((const struct mg_sv[]){__VA_ARGS__}) / sizeof(struct mg_sv))
 
 static const struct mg_stmt insert = {"insert", "INSERT INTO t (id, v) VALUES ($1::int, $2)"};
 static const struct mg_stmt bump = {"bump", "UPDATE t SET epoch = epoch + 1 WHERE id = $1::int AND epoch = $2::int"};
@@ -78,11 +79,16 @@ static void kill_backend(int64_t pid)
 static void rows_come_back_as_they_went_in(void **state)
 {
     (void)state;
-    static const struct mg_stmt st = {"types", "SELECT $1::text, NULL::text, $2::bigint, $3::boolean, mg_us($4::timestamptz), NULL::bigint"};
+    static const struct mg_stmt st = {
+        "types", "SELECT $1::text, NULL::text, $2::bigint, $3::boolean, mg_us($4::timestamptz), NULL::bigint"};
     struct mg_arena *a = mg_arena_new();
     struct mg_res *r __attribute__((cleanup(mg_res_cleanup))) = NULL;
     struct mg_err err = {0};
-    good(mg_pg_exec(pg, &st, ARGS(MG_SV("a'b\"\\\n\xf0\x9f\x8d\x8c"), mg_p_int(a, INT64_MIN), mg_p_bool(true), mg_p_time(a, 1796023561123456)), &r, &err), &err);
+    good(mg_pg_exec(pg, &st,
+                    ARGS(MG_SV("a'b\"\\\n\xf0\x9f\x8d\x8c"), mg_p_int(a, INT64_MIN), mg_p_bool(true),
+                         mg_p_time(a, 1796023561123456)),
+                    &r, &err),
+         &err);
     assert_int_equal(mg_res_rows(r), 1);
     assert_true(mg_sv_eqz(mg_res_sv(r, 0, 0), "a'b\"\\\n\xf0\x9f\x8d\x8c"));
     assert_null(mg_res_sv(r, 0, 1).ptr);
@@ -172,7 +178,8 @@ static void a_late_writer_of_an_old_epoch_is_fenced_and_leaves_nothing(void **st
     /* and by a query in the middle; SELECT … FOR UPDATE and a statement with its own RETURNING are guarded alike */
     static const struct mg_stmt lock = {"lock", "SELECT 1 FROM t WHERE id = $1::int AND epoch = $2::int FOR UPDATE"};
     static const struct mg_stmt ret = {"ret", "UPDATE t SET v = v WHERE id = $1::int RETURNING id"};
-    static const struct mg_stmt with = {"with", "WITH x AS (SELECT $1::int AS n) UPDATE t SET v = v FROM x WHERE id = x.n"};
+    static const struct mg_stmt with = {"with",
+                                        "WITH x AS (SELECT $1::int AS n) UPDATE t SET v = v FROM x WHERE id = x.n"};
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     good(mg_txn_queue(&t, &ret, ARGS(MG_SV("200")), 1, &err), &err);
     good(mg_txn_queue(&t, &with, ARGS(MG_SV("200")), 1, &err), &err);
@@ -204,7 +211,8 @@ static void a_transaction_that_is_left_is_rolled_back(void **state)
     assert_int_equal(one_int(pg, &count), before);
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     good(mg_txn_queue(&t, &insert, ARGS(MG_SV("303"), MG_SV("x")), -1, &err), &err);
-    assert_int_equal(mg_pg_exec(pg, &count, NULL, 0, NULL, &err), MG_EINTERNAL); /* not in the middle of a transaction */
+    assert_int_equal(mg_pg_exec(pg, &count, NULL, 0, NULL, &err),
+                     MG_EINTERNAL); /* not in the middle of a transaction */
 }
 
 static void a_second_key_is_a_conflict_and_the_connection_goes_on(void **state)
@@ -230,11 +238,12 @@ static void error_classes_map_to_codes_and_bad_connections_are_dropped(void **st
         mg_rc rc;
         bool dropped;
     } cases[] = {
-        {"40001", MG_EUNAVAIL, false}, {"40P01", MG_EUNAVAIL, false}, {"55P03", MG_EUNAVAIL, false}, {"53100", MG_EUNAVAIL, false},
-        {"57P01", MG_EUNAVAIL, true},  {"57P02", MG_EUNAVAIL, true},  {"57P03", MG_EUNAVAIL, true},  {"53300", MG_EUNAVAIL, true},
-        {"08006", MG_EUNAVAIL, true},  {"08P01", MG_EUNAVAIL, true},  {"25006", MG_EUNAVAIL, true},  {"26000", MG_EUNAVAIL, true},
-        {"57014", MG_ETIMEOUT, false}, {"23505", MG_ECONFLICT, false}, {"MG001", MG_EFENCED, false}, {"22012", MG_EINTERNAL, false},
-        {"42P01", MG_EINTERNAL, false},
+        {"40001", MG_EUNAVAIL, false},  {"40P01", MG_EUNAVAIL, false},  {"55P03", MG_EUNAVAIL, false},
+        {"53100", MG_EUNAVAIL, false},  {"57P01", MG_EUNAVAIL, true},   {"57P02", MG_EUNAVAIL, true},
+        {"57P03", MG_EUNAVAIL, true},   {"53300", MG_EUNAVAIL, true},   {"08006", MG_EUNAVAIL, true},
+        {"08P01", MG_EUNAVAIL, true},   {"25006", MG_EUNAVAIL, true},   {"26000", MG_EUNAVAIL, true},
+        {"57014", MG_ETIMEOUT, false},  {"23505", MG_ECONFLICT, false}, {"MG001", MG_EFENCED, false},
+        {"22012", MG_EINTERNAL, false}, {"42P01", MG_EINTERNAL, false},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct mg_err err = {0};
@@ -273,7 +282,9 @@ static void *kill_sleeper(void *arg)
 {
     struct killer *k = arg;
     struct mg_pg *other = mg_pg_new(pgtest_conninfo(db));
-    static const struct mg_stmt asleep = {"asleep", "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1::int AND wait_event = 'PgSleep'"};
+    static const struct mg_stmt asleep = {
+        "asleep",
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE pid = $1::int AND wait_event = 'PgSleep'"};
     char text[24];
     snprintf(text, sizeof(text), "%lld", (long long)k->pid);
     for (uint64_t end = mg_now_ns() + 10000000000; mg_now_ns() < end;) {
@@ -318,7 +329,8 @@ static void a_connection_cut_during_the_commit_has_an_unknown_outcome(void **sta
     pgproxy_mode(p, PGPROXY_CUT);
     assert_int_equal(mg_txn_commit(&t, &err), MG_EUNAVAIL);
     assert_string_equal(err.code, "commit_unknown");
-    assert_int_equal(one_int(pg, &(struct mg_stmt){"c510", "SELECT count(*) FROM t WHERE id = 510"}), 1); /* it did take effect */
+    assert_int_equal(one_int(pg, &(struct mg_stmt){"c510", "SELECT count(*) FROM t WHERE id = 510"}),
+                     1); /* it did take effect */
     pgproxy_mode(p, PGPROXY_PASS);
     one_int(via, &count);
     mg_pg_free(via);
@@ -355,11 +367,13 @@ static void case_31_a_server_that_became_read_only_is_left_for_a_new_connection(
     snprintf(sql, sizeof(sql), "ALTER DATABASE %s SET default_transaction_read_only = on", name);
     pgtest_run(db, sql);
     struct mg_pg *fresh = mg_pg_new(pgtest_conninfo(db));
-    assert_int_equal(mg_pg_connect(fresh, &err), MG_EUNAVAIL); /* a new connection asks for a server that takes writes */
+    assert_int_equal(mg_pg_connect(fresh, &err),
+                     MG_EUNAVAIL); /* a new connection asks for a server that takes writes */
     assert_true(err.retry_after_s > 0);
     assert_non_null(strstr(mg_pg_diag(fresh), "read-only"));
     assert_null(strstr(err.text, "/"));
-    snprintf(sql, sizeof(sql), "SET default_transaction_read_only = off; ALTER DATABASE %s RESET default_transaction_read_only", name);
+    snprintf(sql, sizeof(sql),
+             "SET default_transaction_read_only = off; ALTER DATABASE %s RESET default_transaction_read_only", name);
     good(mg_pg_script(pg, sql, &err), &err);
     uint64_t end = mg_now_ns() + 10000000000;
     while (mg_pg_connect(fresh, &err) < 0) {
@@ -496,8 +510,16 @@ static void the_socket_is_not_inherited_and_the_session_is_named(void **state)
     struct mg_err err = {0};
     good(mg_pg_connect(pg, &err), &err);
     assert_true(fcntl(mg_pg_socket(pg), F_GETFD) & FD_CLOEXEC);
-    assert_int_equal(one_int(pg, &(struct mg_stmt){"name", "SELECT count(*) FROM pg_stat_activity WHERE pid = pg_backend_pid() AND application_name = 'mangod'"}), 1);
-    assert_int_equal(one_int(pg, &(struct mg_stmt){"limit", "SELECT setting FROM pg_settings WHERE name = 'statement_timeout'"}), MG_PG_STATEMENT_MS);
+    assert_int_equal(
+        one_int(
+            pg,
+            &(struct mg_stmt){
+                "name",
+                "SELECT count(*) FROM pg_stat_activity WHERE pid = pg_backend_pid() AND application_name = 'mangod'"}),
+        1);
+    assert_int_equal(
+        one_int(pg, &(struct mg_stmt){"limit", "SELECT setting FROM pg_settings WHERE name = 'statement_timeout'"}),
+        MG_PG_STATEMENT_MS);
 }
 
 int main(void)

@@ -53,7 +53,8 @@ static struct bouncer *bounce(const char *mode, const char *more)
     FILE *f = fopen(path, "we");
     assert_non_null(f);
     fprintf(f,
-            "[databases]\n* = host=%s port=%s user=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\nlisten_port = 6432\n"
+            "[databases]\n* = host=%s port=%s user=%s\n[pgbouncer]\nlisten_addr =\nunix_socket_dir = %s\nlisten_port = "
+            "6432\n"
             "auth_type = any\npool_mode = %s\ndefault_pool_size = 10\n%s\n",
             host, port, user, b->dir, mode, more);
     assert_int_equal(fclose(f), 0);
@@ -61,7 +62,9 @@ static struct bouncer *bounce(const char *mode, const char *more)
     assert_non_null(out);
     const char *const argv[] = {program, path, NULL};
     struct mg_err err = {0};
-    if (mg_child_spawn(&(struct mg_child_spec){.argv = argv, .user = geteuid() == 0 ? "postgres" : NULL, .out_fd = fileno(out)}, &b->pid, &err) < 0)
+    if (mg_child_spawn(
+            &(struct mg_child_spec){.argv = argv, .user = geteuid() == 0 ? "postgres" : NULL, .out_fd = fileno(out)},
+            &b->pid, &err) < 0)
         fail_msg("%s", err.text);
     fclose(out);
     assert_true(asprintf(&b->conninfo, "host=%s port=6432 dbname=%s user=%s", b->dir, name, user) > 0);

@@ -65,7 +65,7 @@ static void pause_ms(long ms)
 static void *work(void *arg)
 {
     static const struct mg_stmt insert = {"insert", "INSERT INTO accepted (id) VALUES ($1::int)"};
-    size_t me = (size_t)(uintptr_t)arg;
+    atomic_uint *mine = arg;
     struct mg_pg *pg = mg_pg_new(mg_embedded_conninfo(server));
     while (!atomic_load(&over)) {
         char text[16];
@@ -82,7 +82,7 @@ static void *work(void *arg)
         bool unknown = rc < 0 && strcmp(err.code, "commit_unknown") == 0;
         fates[id] = rc == 0 ? ACKED : unknown ? UNKNOWN : REFUSED;
         if (rc == 0) {
-            atomic_fetch_add(&successes[me], 1);
+            atomic_fetch_add(mine, 1);
         } else {
             if (rc != MG_EUNAVAIL || err.retry_after_s == 0) {
                 fprintf(stderr, "unexpected: %s %s\n", mg_rc_name(rc), err.text);
@@ -147,7 +147,7 @@ static void case_34_a_pool_survives_restarts_and_nothing_accepted_is_lost(void *
     assert_int_equal(mg_pg_script(pg, "CREATE TABLE accepted (id int PRIMARY KEY)", NULL), MG_OK);
     mg_pg_free(pg);
     for (size_t i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)i), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, work, &successes[i]), 0);
     all_work_again();
     for (int i = 0; i < RESTARTS; i++) {
         restart(i % 2 == 1);

@@ -43,7 +43,8 @@ static void die(const char *what)
 /* The socket's folder and number, as the server itself knows them. */
 static void find_upstream(const char *conninfo, char out[108])
 {
-    static const struct mg_stmt ask = {"proxy_ask", "SELECT current_setting('unix_socket_directories'), current_setting('port')"};
+    static const struct mg_stmt ask = {"proxy_ask",
+                                       "SELECT current_setting('unix_socket_directories'), current_setting('port')"};
     struct mg_pg *pg = mg_pg_new(conninfo);
     struct mg_res *r = NULL;
     struct mg_err err = {0};
@@ -152,11 +153,13 @@ struct pgproxy *pgproxy_new(const char *conninfo)
     snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/.s.PGSQL.5432", p->dir);
     p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     p->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (p->listener < 0 || p->wake < 0 || bind(p->listener, (struct sockaddr *)&sa, sizeof(sa)) < 0 || listen(p->listener, 64) < 0)
+    if (p->listener < 0 || p->wake < 0 || bind(p->listener, (struct sockaddr *)&sa, sizeof(sa)) < 0 ||
+        listen(p->listener, 64) < 0)
         die("pg-proxy");
     /* in both forms the last of a name counts; pgtest's URIs have a query already */
     char glue = strstr(conninfo, "://") ? '&' : ' ';
-    if (asprintf(&p->conninfo, "%s%chost=%s%cport=5432", conninfo, glue, p->dir, glue) < 0 || pthread_create(&p->thread, NULL, proxy_main, p) != 0)
+    if (asprintf(&p->conninfo, "%s%chost=%s%cport=5432", conninfo, glue, p->dir, glue) < 0 ||
+        pthread_create(&p->thread, NULL, proxy_main, p) != 0)
         die("pg-proxy");
     return p;
 }
