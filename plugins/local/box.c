@@ -280,17 +280,18 @@ static int open_box(struct local *l, struct mango_sv label, const struct mango_s
         e = errno;
     if (e == 0) {
         (void)read_small(b->home_fd, "identity", b->identity, IDENTITY_LEN);
-        (void)remove_tree(b->home_fd, "staging"); /* what a crash left in the middle of a write */
         (void)mkdirat(b->home_fd, "staging", 0700);
         (void)mkdirat(b->home_fd, "scratch", 0700);
         if ((b->staging_fd = open_folder(b->home_fd, "staging")) < 0)
             e = errno;
     }
-    if (e)
+    if (e) {
         box_free(b);
-    else
-        *ret = b;
-    return e;
+        return e;
+    }
+    staging_sweep(b);
+    *ret = b;
+    return 0;
 }
 
 static mango_status give_ref(const struct box *b, bool found, struct mango_sandbox_ref *ret)

@@ -1,5 +1,7 @@
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -204,6 +206,23 @@ static mango_status inherit(const struct box *b, const struct mango_call *call, 
     return e ? fail_path(b->local, call, e, req->path) : MANGO_OK;
 }
 
+#define WRITE_PREFIX ".mango-write-"
+
+void staging_sweep(const struct box *b)
+{
+    int copy = openat(b->staging_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = copy < 0 ? NULL : fdopendir(copy);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (strncmp(e->d_name, WRITE_PREFIX, sizeof(WRITE_PREFIX) - 1) != 0)
+            continue;
+        pid_t writer = (pid_t)strtol(e->d_name + sizeof(WRITE_PREFIX) - 1, NULL, 10);
+        if (writer <= 0 || (kill(writer, 0) < 0 && errno == ESRCH))
+            (void)unlinkat(b->staging_fd, e->d_name, 0);
+    }
+    if (d)
+        closedir(d);
+}
+
 /* The new content is made in staging_fd, beside the workspace and on its disk, so that no listing of the workspace ever
  * shows it. Where a mount lies in between, a hidden file beside the target does. */
 static int open_staged(int dir_fd, char name[64])
@@ -211,7 +230,7 @@ static int open_staged(int dir_fd, char name[64])
     for (int i = 0; i < NAME_TRIES; i++) {
         char random[25];
         random_hex(random, 24);
-        snprintf(name, 64, ".mango-write-%s", random);
+        snprintf(name, 64, WRITE_PREFIX "%d-%s", (int)getpid(), random);
         int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd >= 0 || errno != EEXIST)
             return fd >= 0 ? fd : -errno;

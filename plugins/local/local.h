@@ -2,7 +2,7 @@
  *
  *   BASE/session-LABEL/workspace   the root that commands and file operations see
  *                     /scratch     TMPDIR of the commands
- *                     /staging     files that are being written; emptied at attach
+ *                     /staging     files that are being written; swept at attach
  *                     /label, /owner, /identity
  *
  * Concurrency: `lock` of struct local guards the table of boxes; `lock` of a box guards its runner, its counts and
@@ -96,6 +96,8 @@ int path_parent(const struct box *b, struct mango_sv path, char name[256]);
 bool path_works(int dir_fd); /* the kernel has openat2 */
 
 /* ---- file.c ---- */
+/* Removes what processes that are gone left in the middle of a write. Another process may write here at this moment. */
+void staging_sweep(const struct box *b);
 mango_status local_read(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_read_req *req,
                         int32_t *ret_eof);
 mango_status local_write(void *ctx, const struct mango_call *call, struct mango_sv id,
