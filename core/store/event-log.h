@@ -11,19 +11,19 @@
 struct mg_event_row {
     struct mg_id id;
     enum mg_event_type type;
-    struct mg_sv body;   /* whole object without processed_at */
-    bool processed;      /* processed_at is the transaction's instant; else null until a turn takes it */
+    struct mg_sv body; /* whole object without processed_at */
+    bool processed;    /* processed_at is the transaction's instant; else null until a turn takes it */
 };
 
 /* Queues the insert. */
-mg_rc mg_events_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t last_seq, const struct mg_event_row *rows,
-                       int n, int64_t processed_us, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_events_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t last_seq,
+                       const struct mg_event_row *rows, int n, int64_t processed_us, struct mg_err *err) MG_MUSTCHECK;
 /* Queues: inputs with seq in the list get their processed_at. */
-mg_rc mg_events_mark(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const int64_t *seqs, int n, int64_t processed_us,
-                     struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_events_mark(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const int64_t *seqs, int n,
+                     int64_t processed_us, struct mg_err *err) MG_MUSTCHECK;
 /* Queues: all unprocessed inputs up to seq. */
-mg_rc mg_events_mark_all(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t upto, int64_t processed_us, struct mg_err *err)
-    MG_MUSTCHECK;
+mg_rc mg_events_mark_all(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t upto,
+                         int64_t processed_us, struct mg_err *err) MG_MUSTCHECK;
 
 struct mg_event_seen {
     int64_t seq;
@@ -36,25 +36,28 @@ struct mg_input_row {
     int64_t seq;
     struct mg_sv type, body;
 };
-mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger, struct mg_res **ret_res,
-                       struct mg_input_row **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger,
+                       struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 /* The oldest unprocessed user.message behind seq; *ret 0 when there is none. Inside the locked transaction. */
-mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t behind, int64_t *ret, struct mg_err *err)
-    MG_MUSTCHECK;
+mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t behind,
+                             int64_t *ret, struct mg_err *err) MG_MUSTCHECK;
 /* One stored event by id, inside a transaction. MG_ENOTFOUND. */
-mg_rc mg_event_get(struct mg_txn *t, const struct mg_id *session, const struct mg_id *event, struct mg_res **ret_res, struct mg_event_seen *ret,
-                   struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_event_get(struct mg_txn *t, const struct mg_id *session, const struct mg_id *event, struct mg_res **ret_res,
+                   struct mg_event_seen *ret, struct mg_err *err) MG_MUSTCHECK;
 
 /* The event as clients see it: body with processed_at before the last brace. INT64_MIN writes null. */
 mg_rc mg_event_render(struct mg_buf *out, struct mg_sv body, int64_t processed_us);
 
 /* Events with seq > after, in order, at most limit and about max_bytes of text (at least one). Rows are views of *ret_res, which the caller frees.
  * MG_ENOTFOUND when the session is gone (or being deleted) and nothing was found. */
-mg_rc mg_events_after(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, int64_t after, int limit, int64_t max_bytes,
-                      struct mg_res **ret_res, struct mg_event_seen **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_events_after(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, int64_t after, int limit,
+                      int64_t max_bytes, struct mg_res **ret_res, struct mg_event_seen **ret, int *ret_n,
+                      struct mg_err *err) MG_MUSTCHECK;
 /* The number of an event of this session: MG_ENOTFOUND when it has none of that id. */
-mg_rc mg_event_seq_of(struct mg_pg *pg, struct mg_sv session, struct mg_sv event_id, int64_t *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_event_seq_of(struct mg_pg *pg, struct mg_sv session, struct mg_sv event_id, int64_t *ret,
+                      struct mg_err *err) MG_MUSTCHECK;
 /* The newest number; MG_ENOTFOUND for an unknown session or another workspace's (workspace empty: any). */
-mg_rc mg_session_last_seq(struct mg_pg *pg, struct mg_sv session, struct mg_sv workspace, int64_t *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_session_last_seq(struct mg_pg *pg, struct mg_sv session, struct mg_sv workspace, int64_t *ret,
+                          struct mg_err *err) MG_MUSTCHECK;
 
 #endif

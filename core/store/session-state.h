@@ -24,9 +24,9 @@ struct mg_session_state {
     int64_t last_seq;
     int64_t transcript_len, queued_inputs, open_actions;
     int64_t turn_epoch;
-    struct mg_id turn_node;  /* "" when none */
+    struct mg_id turn_node; /* "" when none */
     enum mg_turn_step turn_step;
-    int64_t turn_trigger;    /* seq of the input that this turn answers */
+    int64_t turn_trigger; /* seq of the input that this turn answers */
     int64_t turn_round, turn_attempt, turn_continues;
     int64_t due_in_us;       /* written: from now, by the database's clock; read: what is left (may be negative) */
     struct mg_id request_id; /* event id of the span.model_request_start */
@@ -35,18 +35,20 @@ struct mg_session_state {
 };
 
 /* Locks the row and reads it. workspace empty: any. MG_ENOTFOUND also for another workspace's. */
-mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv workspace, struct mg_session_state *ret, struct mg_err *err)
-    MG_MUSTCHECK;
+mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv workspace, struct mg_session_state *ret,
+                      struct mg_err *err) MG_MUSTCHECK;
 /* Queues the update of everything but the ids. updated_at becomes now. */
-mg_rc mg_session_state_save(struct mg_arena *a, struct mg_txn *t, const struct mg_session_state *s, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_session_state_save(struct mg_arena *a, struct mg_txn *t, const struct mg_session_state *s,
+                            struct mg_err *err) MG_MUSTCHECK;
 
 /* Takes turns whose node is dead (or none) for node: epoch + 1. At most limit. ret gets {session, epoch, step, due_in_us} as states. */
-mg_rc mg_turn_claim_dead(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, int limit, struct mg_session_state **ret, int *ret_n,
-                         struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_turn_claim_dead(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, int limit,
+                         struct mg_session_state **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 /* Gives a node's turns back at a clean stop, so that another node takes them at once. */
 mg_rc mg_turn_release(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, struct mg_err *err) MG_MUSTCHECK;
 /* Of the given sessions those whose last_seq is above heads[i]: for the repair of streams. */
 mg_rc mg_session_heads(struct mg_arena *a, struct mg_pg *pg, const struct mg_sv *sessions, const int64_t *heads, int n,
-                       void (*fn)(void *ctx, struct mg_sv session, int64_t last_seq), void *ctx, struct mg_err *err) MG_MUSTCHECK;
+                       void (*fn)(void *ctx, struct mg_sv session, int64_t last_seq), void *ctx,
+                       struct mg_err *err) MG_MUSTCHECK;
 
 #endif

@@ -11,22 +11,23 @@ struct mg_transcript_row {
 };
 
 /* Queues the insert behind the len entries that are there. */
-mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t len, const struct mg_transcript_row *rows,
-                           int n, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t len,
+                           const struct mg_transcript_row *rows, int n, struct mg_err *err) MG_MUSTCHECK;
 
 /* All of it lives in *ret_res. */
 struct mg_turn_input {
-    struct mg_sv agent;              /* the session's SessionAgent snapshot */
-    struct mg_sv request_id;         /* event id of the request that the step waits for */
+    struct mg_sv agent;      /* the session's SessionAgent snapshot */
+    struct mg_sv request_id; /* event id of the request that the step waits for */
     struct mg_transcript_row *rows;
     int n_rows;
-    struct mg_sv *triggers;          /* bodies of the turn's unprocessed input events, in order: the trigger and its companions */
+    struct mg_sv
+        *triggers; /* bodies of the turn's unprocessed input events, in order: the trigger and its companions */
     struct mg_sv *trigger_types;
     int64_t *trigger_seqs;
     int n_triggers;
 };
 /* epoch: the claim; MG_EFENCED when it is no longer the session's, or its step is not `model`. */
-mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, int64_t epoch, struct mg_res **ret_res,
-                         struct mg_turn_input *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, int64_t epoch,
+                         struct mg_res **ret_res, struct mg_turn_input *ret, struct mg_err *err) MG_MUSTCHECK;
 
 #endif
