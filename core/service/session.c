@@ -7,6 +7,7 @@
 #include "run/engine.h"
 #include "run/step.h"
 #include "run/turn.h"
+#include "sandbox/manager.h"
 #include "service/admission.h"
 
 enum { UPDATED_MAX = 128 * 1024 * 1024 /* bytes of a session.updated: an agent's text and 16 pairs */ };
@@ -28,9 +29,18 @@ static mg_rc resolve_agent(struct mg_arena *a, const struct mg_session_create *c
     return rc;
 }
 
-mg_rc mg_sessions_create(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
-                         const struct mg_json *body, struct mg_res **ret_res, struct mg_session_row *ret,
-                         struct mg_err *err)
+/* What the backend can never do is said now, not by the first tool call. */
+static mg_rc check_environment(const struct mg_sandboxes *boxes, const struct mg_session_base *base, struct mg_err *err)
+{
+    if (!boxes || !mg_sv_eqz(base->env_type, "cloud"))
+        return MG_OK;
+    mg_rc rc = mg_sandbox_check(boxes, base->env_config, err);
+    return rc < 0 ? mg_err_wrap(err, rc, "environment_id") : MG_OK;
+}
+
+mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, struct mg_pg *pg, struct mg_arena *a,
+                         const struct mg_principal *who, const struct mg_json *body, struct mg_res **ret_res,
+                         struct mg_session_row *ret, struct mg_err *err)
 {
     struct mg_session_create c;
     struct mg_session_base base;
@@ -50,6 +60,8 @@ mg_rc mg_sessions_create(struct mg_engine *e, struct mg_pg *pg, struct mg_arena 
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     mg_auto(res) struct mg_res *r = NULL;
     rc = mg_session_base_lock(a, &t, s.workspace, s.agent_id, c.agent.version, s.environment_id, &base, err);
+    if (rc >= 0)
+        rc = check_environment(boxes, &base, err);
     if (rc >= 0)
         rc = resolve_agent(a, &c, &base, &s.agent, err);
     if (rc >= 0)
