@@ -366,7 +366,8 @@ static void set_multi(struct mg_net *n)
     curl_multi_setopt(n->multi, CURLMOPT_SOCKETDATA, n);
     curl_multi_setopt(n->multi, CURLMOPT_TIMERFUNCTION, on_timer);
     curl_multi_setopt(n->multi, CURLMOPT_TIMERDATA, n);
-    curl_multi_setopt(n->multi, CURLMOPT_MAXCONNECTS, (long)MG_NET_POOL_MAX);
+    /* curl counts the busy ones too: a smaller number would close a connection behind each answer. */
+    curl_multi_setopt(n->multi, CURLMOPT_MAXCONNECTS, (long)n->opts.max_running);
 }
 
 mg_rc mg_net_open(const struct mg_net_opts *o, struct mg_net **ret, struct mg_err *err)

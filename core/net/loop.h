@@ -16,7 +16,6 @@
 
 enum {
     MG_NET_RUNNING_MAX = 4096, /* transfers at once on one loop; more wait in line */
-    MG_NET_POOL_MAX = 256,     /* idle connections kept */
     MG_NET_CONNECT_MS = 15000, /* name lookup and connection, TLS included */
     MG_NET_IDLE_MS = 120000,   /* without a byte of the answer */
     MG_NET_TOTAL_MS = 600000,

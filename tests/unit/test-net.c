@@ -315,7 +315,7 @@ static void wait_streams(struct sync *s, int n)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Runs 200 streams of 2 s and, with slow, 20 calls to a name whose lookup hangs. Returns the longest gap of any
+/* Runs 200 streams of 1.4 s and, with slow, 20 calls to a name whose lookup hangs. Returns the longest gap of any
  * stream. */
 static uint64_t run_streams(struct fixture *f, bool slow)
 {
@@ -325,7 +325,7 @@ static uint64_t run_streams(struct fixture *f, bool slow)
     struct sync slow_sync = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
     struct url u = url_of(f, "127.0.0.1", "/"), s = url_of(f, "slow-44.test", "/");
     for (int i = 0; i < STREAMS; i++) {
-        endpoint_script(f->e, "ping 40 50");
+        endpoint_script(f->e, "ping 28 50");
         streams[i].sync = &sync;
         mg_net_start(f->n,
                      &(struct mg_net_req){
