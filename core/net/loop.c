@@ -321,8 +321,11 @@ static void *run(void *arg)
         admit(n);
         turn(n);
     }
-    cancel_all(n, &n->active);
-    cancel_all(n, &n->waiting);
+    do { /* again, for what the callbacks of the cancelled ones started */
+        cancel_all(n, &n->active);
+        cancel_all(n, &n->waiting);
+        (void)take_inbox(n);
+    } while (!mg_list_empty(&n->waiting));
     return NULL;
 }
 

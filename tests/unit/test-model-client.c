@@ -344,6 +344,26 @@ static void closing_ends_every_call_exactly_once(void **state)
     f->m = open_model(endpoint_port(f->e), KEY, 0);
 }
 
+static void on_done_again(void *ctx, struct mg_model_result *r)
+{
+    struct fixture *f = ctx;
+    mg_model_result_free(r);
+    if (f->w.done++ == 0)
+        (void)mg_model_start(f->m,
+                             &(struct mg_model_call_opts){.body = MG_SV("{}"), .on_done = on_done_again, .ctx = f});
+}
+
+static void a_call_that_starts_while_the_model_closes_ends_too(void **state)
+{
+    struct fixture *f = *state;
+    mg_autofree char *body = body_of("#fake\nsilence");
+    (void)mg_model_start(f->m,
+                         &(struct mg_model_call_opts){.body = mg_sv_of(body), .on_done = on_done_again, .ctx = f});
+    mg_model_close(f->m);
+    assert_int_equal(f->w.done, 2);
+    f->m = open_model(endpoint_port(f->e), KEY, 0);
+}
+
 static void a_trailing_silence_does_not_hold_the_answer_up(void **state)
 {
     struct fixture *f = *state;
@@ -492,6 +512,7 @@ int main(void)
         WITH(a_bearer_token_is_sent_where_it_is_asked_for),
         WITH(a_running_call_can_be_cancelled),
         WITH(closing_ends_every_call_exactly_once),
+        WITH(a_call_that_starts_while_the_model_closes_ends_too),
         WITH(a_trailing_silence_does_not_hold_the_answer_up),
         WITH(many_calls_share_few_connections),
         WITH(case_46_a_stale_connection_is_replaced_without_a_failure),
