@@ -215,8 +215,10 @@ libcore_la_SOURCES = \
 	core/store/api-key.h \
 	core/store/child.c \
 	core/store/child.h \
+	core/store/cluster.c \
 	core/store/deployment.c \
 	core/store/deployment.h \
+	core/store/embedded-internal.h \
 	core/store/embedded.c \
 	core/store/embedded.h \
 	core/store/environment.c \

@@ -89,13 +89,14 @@ lib_tests = \
 tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 
 # Real processes over real sockets. Python's standard library only.
-# files: tests/e2e/test*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
+# files: tests/e2e/test*.py tests/sdk/run.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests = \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_two_nodes.py \
-	tests/lib/test-symbols.sh
+	tests/lib/test-symbols.sh \
+	tests/sdk/run.py
 
 # mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
 check_PROGRAMS += tests/mangod-test
@@ -130,6 +131,38 @@ check-local: check-sources
 .PHONY: check-sources
 check-sources:
 	$(srcdir)/tests/lint/sources
+
+# What the tests read.
+# files: tests/e2e/* tests/lib/*.sh tests/abi/* tests/abi/*/* tests/sdk/* tests/sdk/*/* tests/unit/*.h tests/store/*.h tests/fixtures/* tests/fixtures/*/* tests/bench/* !*/*.mk
+EXTRA_DIST += \
+	tests/abi/abi-1.txt \
+	tests/abi/layout.c \
+	tests/abi/smallest.c \
+	tests/abi/variant.c \
+	tests/bench/bench-json.c \
+	tests/bench/bench.mk \
+	tests/e2e/api.py \
+	tests/e2e/bad_requests.py \
+	tests/e2e/demo \
+	tests/e2e/harness.py \
+	tests/e2e/test_bad_requests.py \
+	tests/e2e/test_contract.py \
+	tests/e2e/test_crash_boundaries.py \
+	tests/e2e/test_two_nodes.py \
+	tests/e2e/ws.py \
+	tests/fixtures/bad-requests.json \
+	tests/lib/test-symbols.sh \
+	tests/sdk/go/go.mod \
+	tests/sdk/go/go.sum \
+	tests/sdk/go/main.go \
+	tests/sdk/package.json \
+	tests/sdk/python_sdk.py \
+	tests/sdk/run.py \
+	tests/sdk/typescript.mjs \
+	tests/sdk/ws_resume.mjs \
+	tests/sdk/ws_resume.py \
+	tests/unit/domain.h \
+	tests/unit/unit.h
 
 dist_noinst_SCRIPTS += tests/support/pg-run tests/support/summary tests/lint/banned tests/lint/c-files tests/lint/docs-check \
 	tests/lint/layers tests/lint/run-all tests/lint/sources

@@ -1,7 +1,32 @@
-# Programs that measure. Built by `make bench` only.
-# files: tests/bench/bench-*.c = {stem}
+# Benchmarks: `make bench` prints the table of docs/performance.md and fails below a floor; ROWS="1 2 4" selects rows. The programs
+# are built by it only.
+EXTRA_LTLIBRARIES = tests/bench/libclient.la
+tests_bench_libclient_la_SOURCES = tests/bench/client.c tests/bench/client.h
+
+# files: tests/bench/*.c !tests/bench/client.c = {stem}$(EXEEXT)
 benchmarks = \
-	tests/bench/bench-json
+	tests/bench/bench-json$(EXEEXT)
 
 EXTRA_PROGRAMS = $(benchmarks)
 CLEANFILES += $(benchmarks)
+BENCH_LDADD = tests/bench/libclient.la
+
+tests_bench_epfan_LDADD = $(BENCH_LDADD)
+tests_bench_fan_LDADD = $(BENCH_LDADD)
+tests_bench_load_LDADD = $(BENCH_LDADD)
+tests_bench_local_LDADD = $(BENCH_LDADD) libcore.la
+tests_bench_lwsfan_LDADD = $(BENCH_LDADD) $(LWS_LIBS)
+tests_bench_notify_LDADD = $(BENCH_LDADD) $(PQ_LIBS)
+
+# ROWS: the numbers of the rows to run; all without it. OUT: a file that gets the table as Markdown.
+ROWS =
+OUT =
+.PHONY: bench
+bench: $(benchmarks) mangod$(EXEEXT) tests/support/fake-model$(EXEEXT) plugins/loadable
+	MANGO_TEST_SRCDIR='$(abs_top_srcdir)' MANGO_TEST_BUILDDIR='$(abs_top_builddir)' PYTHONDONTWRITEBYTECODE=1 \
+	$(srcdir)/tests/support/pg-run --fsync --private $(PYTHON3) $(srcdir)/tests/bench/run.py --rows "$(ROWS)" --out "$(OUT)"
+
+# files: tests/bench/*.py
+dist_noinst_SCRIPTS +=
+# files: tests/bench/sql/*.sql
+dist_noinst_DATA +=

@@ -7,7 +7,9 @@ fuzzers = \
 	tests/fuzz/fuzz-head$(EXEEXT) \
 	tests/fuzz/fuzz-image$(EXEEXT) \
 	tests/fuzz/fuzz-json$(EXEEXT) \
+	tests/fuzz/fuzz-model-stream$(EXEEXT) \
 	tests/fuzz/fuzz-names$(EXEEXT) \
+	tests/fuzz/fuzz-offline$(EXEEXT) \
 	tests/fuzz/fuzz-query$(EXEEXT) \
 	tests/fuzz/fuzz-sse$(EXEEXT) \
 	tests/fuzz/fuzz-ws$(EXEEXT)
