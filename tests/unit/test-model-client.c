@@ -144,7 +144,7 @@ static int setup(void **state)
 {
     struct fixture *f = mg_xcalloc(1, sizeof(*f));
     f->e = endpoint_start(&(struct endpoint_opts){.keep_bodies = true, .key = KEY});
-    f->m = open_model(endpoint_port(f->e), KEY, 400);
+    f->m = open_model(endpoint_port(f->e), KEY, 0);
     f->w = waiter_new();
     *state = f;
     return 0;
@@ -197,6 +197,7 @@ static void an_answer_that_is_not_streamed_is_understood(void **state)
 static void case_80_each_failure_has_its_class_and_names_its_cause(void **state)
 {
     struct fixture *f = *state;
+    struct mg_model *impatient = open_model(endpoint_port(f->e), KEY, 400);
     static const struct {
         const char *script;
         enum mg_model_fail fail;
@@ -241,11 +242,13 @@ static void case_80_each_failure_has_its_class_and_names_its_cause(void **state)
         {"body application/json {\"type\":\"other\"}", MG_MODEL_RETRY_SERVER, "not a message", 0},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const struct mg_model_result *r = ask(f->m, &f->w, cases[i].script);
+        bool silent = strstr(cases[i].says, "400 ms");
+        const struct mg_model_result *r = ask(silent ? impatient : f->m, &f->w, cases[i].script);
         if (r->fail != cases[i].fail || !strstr(r->message, cases[i].says) || r->retry_after_ms != cases[i].retry_ms)
             fail_msg("case %zu (%s): class %d, \"%s\", retry after %u ms", i, cases[i].script, (int)r->fail, r->message,
                      r->retry_after_ms);
     }
+    mg_model_close(impatient);
 }
 
 static void an_endpoint_that_is_not_there_can_be_tried_again(void **state)
