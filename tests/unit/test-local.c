@@ -335,13 +335,13 @@ static void destroy_is_idempotent_and_leaves_nothing(void **state)
     struct mg_err err;
     struct box b;
     char path[PLUGIN_PATH_MAX * 2];
-    says("mkdir -p a/b/c && touch a/b/c/f && chmod 000 a/b && ln -s / out && (sleep 4711 &) && echo ok", "ok\n");
+    says("mkdir -p a/b/c && touch a/b/c/f && chmod 000 a/b && ln -s / out && (sleep 4711.25 &) && echo ok", "ok\n");
     /* far deeper than a path may be long */
     says("python3 -c \"import os\nfor i in range(3000):\n  os.mkdir('dddd'); os.chdir('dddd')\n\" 2>&1; echo made",
          "made\n");
     assert_int_equal(destroy(label_a), MANGO_OK);
     assert_int_equal(destroy(label_a), MANGO_OK);
-    assert_true(becomes("sleep\0004711", 0));
+    assert_true(becomes("4711.25", 0));
     snprintf(path, sizeof(path), "ls -A '%s' | grep -q . && exit 1; exit 0", base);
     assert_true(plugin_sh("%s", path));
     assert_int_equal(open_box(local, label_a, the_box.id.ptr, &b, &err), MANGO_EGONE);
@@ -360,11 +360,11 @@ static void case_53_destroy_ends_a_command_that_runs(void **state)
     (void)state;
     pthread_t t;
     pthread_create(&t, NULL, destroyer, NULL);
-    struct outcome o = run("trap '' TERM INT HUP; sleep 4712; sleep 4712", (struct how){0});
+    struct outcome o = run("trap '' TERM INT HUP; sleep 4712.25; sleep 4712.25", (struct how){0});
     pthread_join(t, NULL);
     assert_int_equal(o.status, MANGO_EGONE);
     assert_true(o.ms < 5000);
-    assert_true(becomes("4712", 0));
+    assert_true(becomes("4712.25", 0));
     done(&o);
 }
 
@@ -486,17 +486,17 @@ static void case_54_a_timeout_kills_everything(void **state)
     (void)state;
     static const char *const scripts[] = {
         "while :; do :; done # mark4713",
-        "sleep 4713 | sleep 4713",
-        "trap '' TERM INT HUP; sleep 4713; sleep 4713",
-        "setsid sh -c 'sleep 4713 & sleep 4713' & sleep 4713",
-        "(setsid setsid sh -c '(sleep 4713 &) ; sleep 4713' &) ; sleep 4713",
+        "sleep 4713.25 | sleep 4713.25",
+        "trap '' TERM INT HUP; sleep 4713.25; sleep 4713.25",
+        "setsid sh -c 'sleep 4713.25 & sleep 4713.25' & sleep 4713.25",
+        "(setsid setsid sh -c '(sleep 4713.25 &) ; sleep 4713.25' &) ; sleep 4713.25",
     };
     for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
         struct outcome o = run(scripts[i], (struct how){.limit_ms = 150});
         assert_int_equal(o.status, MANGO_OK);
         assert_true(o.r.timed_out && !o.r.exited && !o.r.unknown);
         assert_true(o.ms < 3000);
-        assert_int_equal(count_marked("4713"), 0);
+        assert_int_equal(count_marked("4713.25"), 0);
         done(&o);
         says("echo next", "next\n");
     }
@@ -515,11 +515,11 @@ static void a_cancel_ends_the_command_within_a_second(void **state)
     pthread_t t;
     struct mg_cancel *c = mg_cancel_new();
     pthread_create(&t, NULL, firer, c);
-    struct outcome o = run("sh -c 'sleep 4714 | sleep 4714' & sleep 4714", (struct how){.cancel = c});
+    struct outcome o = run("sh -c 'sleep 4714.25 | sleep 4714.25' & sleep 4714.25", (struct how){.cancel = c});
     pthread_join(t, NULL);
     assert_int_equal(o.status, MANGO_ECANCELED);
     assert_true(o.r.cancelled && o.ms < 1100);
-    assert_int_equal(count_marked("4714"), 0);
+    assert_int_equal(count_marked("4714.25"), 0);
     done(&o);
     o = run("touch started", (struct how){.cancel = c}); /* fired before the start */
     assert_int_equal(o.status, MANGO_ECANCELED);
@@ -533,9 +533,9 @@ static void case_64_a_background_child_does_not_delay_the_result(void **state)
 {
     (void)state;
     static const char *const scripts[] = {
-        "sleep 4715 & echo done",
-        "sleep 4715 >/dev/null & echo done",
-        "nohup sleep 4715 >/dev/null 2>&1 & echo done",
+        "sleep 4715.25 & echo done",
+        "sleep 4715.25 >/dev/null & echo done",
+        "nohup sleep 4715.25 >/dev/null 2>&1 & echo done",
     };
     for (size_t i = 0; i < 3; i++) {
         struct outcome o = run(scripts[i], (struct how){0});
@@ -543,10 +543,10 @@ static void case_64_a_background_child_does_not_delay_the_result(void **state)
         assert_true(o.r.exited && o.r.exit_code == 0 && o.ms < 1000);
         done(&o);
     }
-    assert_int_equal(count_marked("4715"), 3);
+    assert_int_equal(count_marked("4715.25"), 3);
     says("echo still", "still\n");
     assert_int_equal(destroy(label_a), MANGO_OK);
-    assert_true(becomes("4715", 0));
+    assert_true(becomes("4715.25", 0));
 }
 
 static void a_background_child_can_go_on_writing(void **state)
@@ -568,19 +568,19 @@ static void a_background_child_can_go_on_writing(void **state)
 static void case_65_each_call_has_exactly_one_result(void **state)
 {
     (void)state;
-    struct outcome o = run("setsid sleep 4716 & echo OK", (struct how){0});
+    struct outcome o = run("setsid sleep 4716.25 & echo OK", (struct how){0});
     assert_output(&o, "OK\n");
     assert_true(o.ms < 1000);
     done(&o);
-    static const char *const scripts[] = {"setsid -w sleep 4716", "exec 0<&- 1>&- 2>&-; sleep 4716",
-                                          "script -qc 'sleep 4716' /dev/null 2>/dev/null || sleep 4716"};
+    static const char *const scripts[] = {"setsid -w sleep 4716.25", "exec 0<&- 1>&- 2>&-; sleep 4716.25",
+                                          "script -qc 'sleep 4716.25' /dev/null 2>/dev/null || sleep 4716.25"};
     for (size_t i = 0; i < 3; i++) {
         o = run(scripts[i], (struct how){.limit_ms = 200});
         assert_int_equal(o.status, MANGO_OK);
         assert_true(o.r.timed_out && o.ms < 5200);
         done(&o);
     }
-    assert_int_equal(count_marked("4716"), 1); /* the one that was let go on */
+    assert_int_equal(count_marked("4716.25"), 1); /* the one that was let go on */
 }
 
 static void case_66_a_flood_is_drained_and_the_status_is_the_commands(void **state)
@@ -623,8 +623,8 @@ static void case_67_output_is_never_cut_inside_a_character(void **state)
 static void case_69_only_the_documented_environment_and_descriptors(void **state)
 {
     (void)state;
-    setenv("MANGO_DATABASE_URL", "canary-4717", 1);
-    setenv("SOME_SECRET", "canary-4717", 1);
+    setenv("MANGO_DATABASE_URL", "canary-4717.25", 1);
+    setenv("SOME_SECRET", "canary-4717.25", 1);
     int leak = open("/dev/null", O_RDONLY); /* without CLOEXEC, as a library might */
     assert_true(leak >= 0);
     assert_int_equal(destroy(label_a), MANGO_OK);
@@ -692,17 +692,17 @@ static void case_56_large_arguments_run_or_are_refused_by_name(void **state)
 static void a_killed_runner_is_replaced_and_its_children_do_not_survive(void **state)
 {
     (void)state;
-    says("sleep 4718 & echo ok", "ok\n");
+    says("sleep 4718.25 & echo ok", "ok\n");
     /* the reaper, then the runner: what they kept must go, the next command must run */
-    struct outcome o = run("kill -9 $PPID; sleep 4718", (struct how){.limit_ms = 3000});
+    struct outcome o = run("kill -9 $PPID; sleep 4718.25", (struct how){.limit_ms = 3000});
     assert_int_equal(o.status, MANGO_OK);
     assert_true(o.r.unknown);
     done(&o);
-    assert_true(becomes("4718", 1));
-    o = run("r=$(awk '{print $4}' /proc/$PPID/stat); kill -9 $r; sleep 4718", (struct how){.limit_ms = 3000});
+    assert_true(becomes("4718.25", 1));
+    o = run("r=$(awk '{print $4}' /proc/$PPID/stat); kill -9 $r; sleep 4718.25", (struct how){.limit_ms = 3000});
     done(&o);
     says("echo again", "again\n");
-    assert_true(becomes("4718", 0));
+    assert_true(becomes("4718.25", 0));
 }
 
 static void *many_execs(void *arg)
@@ -782,11 +782,11 @@ static void a_shell_keeps_its_folder_and_its_children_until_it_is_closed(void **
     tell(p, "mkdir d; cd d; X=5\n");
     tell(p, "echo $X in ${PWD##*/}\n");
     assert_true(hear(p, "5 in d\n", &r));
-    tell(p, "setsid sleep 4719 & setsid sh -c 'sleep 4719' & echo started\n");
+    tell(p, "setsid sleep 4719.25 & setsid sh -c 'sleep 4719.25' & echo started\n");
     assert_true(hear(p, "started\n", &r));
     says("echo beside", "beside\n");
     close_shell(p);
-    assert_int_equal(count_marked("4719"), 0);
+    assert_int_equal(count_marked("4719.25"), 0);
 }
 
 static void the_end_of_a_shell_is_seen_though_a_child_holds_its_pipes(void **state)
@@ -794,7 +794,7 @@ static void the_end_of_a_shell_is_seen_though_a_child_holds_its_pipes(void **sta
     (void)state;
     struct mango_exec_result r = {.struct_size = sizeof(r)};
     mango_proc p = open_shell();
-    tell(p, "sleep 4720 & exit 9\n");
+    tell(p, "sleep 4720.25 & exit 9\n");
     assert_false(hear(p, NULL, &r));
     assert_true(r.exited);
     assert_int_equal(r.exit_code, 9);
@@ -806,7 +806,7 @@ static void the_end_of_a_shell_is_seen_though_a_child_holds_its_pipes(void **sta
         s = local->sandbox->proc_write(local->ctx, &call, p, SV("x\n"));
     assert_true(s < 0);
     close_shell(p);
-    assert_int_equal(count_marked("4720"), 0);
+    assert_int_equal(count_marked("4720.25"), 0);
 }
 
 static void reading_a_silent_process_ends_at_the_deadline(void **state)
