@@ -485,7 +485,7 @@ static void case_54_a_timeout_kills_everything(void **state)
 {
     (void)state;
     static const char *const scripts[] = {
-        "while :; do :; done # mark4713",
+        "while :; do :; done # mark4713.25",
         "sleep 4713.25 | sleep 4713.25",
         "trap '' TERM INT HUP; sleep 4713.25; sleep 4713.25",
         "setsid sh -c 'sleep 4713.25 & sleep 4713.25' & sleep 4713.25",
