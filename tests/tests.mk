@@ -133,14 +133,12 @@ check-sources:
 	$(srcdir)/tests/lint/sources
 
 # What the tests read.
-# files: tests/e2e/* tests/lib/*.sh tests/abi/* tests/abi/*/* tests/sdk/* tests/sdk/*/* tests/unit/*.h tests/store/*.h tests/fixtures/* tests/fixtures/*/* tests/bench/* !*/*.mk
+# files: tests/e2e/* tests/lib/*.sh tests/abi/* tests/abi/*/* tests/sdk/* tests/sdk/*/* tests/unit/*.h tests/store/*.h tests/fixtures/* tests/fixtures/*/*
 EXTRA_DIST += \
 	tests/abi/abi-1.txt \
 	tests/abi/layout.c \
 	tests/abi/smallest.c \
 	tests/abi/variant.c \
-	tests/bench/bench-json.c \
-	tests/bench/bench.mk \
 	tests/e2e/api.py \
 	tests/e2e/bad_requests.py \
 	tests/e2e/demo \
