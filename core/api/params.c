@@ -114,7 +114,7 @@ mg_rc mg_param_list(const struct mg_http_req *req, const struct mg_list_kind *ki
                     struct mg_list_query *ret, struct mg_sv *ret_scope, struct mg_err *err)
 {
     struct mg_list_query q = {.workspace = mg_req_workspace(req), .ascending = kind->ascending};
-    struct mg_sv limit, page;
+    struct mg_sv limit = {0}, page = {0};
     mg_rc rc = mg_param_one(req, "limit", &limit, err);
     if (rc >= 0)
         rc = mg_limit_parse(limit, kind->limit, kind->limit_max, &q.limit, err);

@@ -93,9 +93,9 @@ static struct mg_sv id_list(struct mg_arena *a, const struct mg_id *ids, int n)
 mg_rc mg_ws_send(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv body, struct mg_sv idempotency_key,
                  struct mg_sv *ret_ids, struct mg_err *err)
 {
-    struct mg_draft *drafts;
+    struct mg_draft *drafts = NULL;
     struct mg_id ids[MG_EVENTS_PER_POST_MAX];
-    int n;
+    int n = 0;
     int64_t head;
     bool again = false;
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(2 * MG_HTTP_BODY_MAX);

@@ -55,7 +55,7 @@ mg_rc mg_get_sessions(struct mg_http_req *req, struct mg_http_res *res, struct m
     struct mg_session_filter f;
     struct mg_list_page page;
     struct mg_session_row *rows;
-    struct mg_sv scope, text;
+    struct mg_sv scope = {0}, text = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = parse_filter(req, &f, &text, err);
     if (rc >= 0)

@@ -16,8 +16,8 @@ struct entry {
 
 struct mg_tickets {
     pthread_mutex_t lock;
-    struct mg_map *
-        map; /* SHA-256 of a ticket in hex -> struct entry; guarded by lock. A lookup tells nothing by its time. */
+    struct mg_map
+        *map; /* SHA-256 of a ticket in hex -> struct entry; guarded by lock. A lookup tells nothing by its time. */
 };
 
 struct mg_tickets *mg_tickets_new(void)

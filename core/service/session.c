@@ -90,7 +90,9 @@ struct change {
 
 static bool same_text(struct mg_sv a, struct mg_sv b)
 {
-    return !a.ptr == !b.ptr && mg_sv_eq(a, b);
+    if (!a.ptr || !b.ptr)
+        return !a.ptr && !b.ptr;
+    return mg_sv_eq(a, b);
 }
 
 static bool same_json(struct mg_arena *a, struct mg_sv x, struct mg_sv y)
