@@ -47,6 +47,6 @@ mg_rc mg_environments_delete(struct mg_pg *pg, struct mg_arena *a, const struct 
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     mg_rc rc = mg_environment_lock(a, &t, mg_id_sv(&who->workspace), id, &row, err);
     if (rc >= 0)
-        rc = mg_environment_delete(a, &t, &row, err);
+        rc = mg_environment_delete(&t, &row, err);
     return rc < 0 ? rc : mg_txn_commit(&t, err);
 }

@@ -124,26 +124,48 @@ mg_rc mg_environment_set_archived(struct mg_txn *t, struct mg_environment_row *r
     return MG_OK;
 }
 
+/* What the reconciler would do in a moment: rows of deleted sessions of which nothing is left outside. */
+static const struct mg_stmt SQL_FORGET = {
+    "environment_forget",
+    "DELETE FROM sessions s USING session_state st WHERE s.environment_id = $1 AND st.session_id = s.id"
+    " AND st.deleting_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM sandboxes b WHERE b.session_id = s.id)"
+    " AND NOT EXISTS (SELECT 1 FROM sandbox_intents i WHERE i.session_id = s.id)",
+};
 static const struct mg_stmt SQL_IN_USE = {
-    "environment_in_use", "SELECT count(*) FROM (SELECT 1 FROM sessions WHERE environment_id = $1 LIMIT 1000) s"};
+    "environment_in_use",
+    "SELECT count(*), count(*) FILTER (WHERE st.deleting_at IS NULL) FROM (SELECT id FROM sessions"
+    " WHERE environment_id = $1 LIMIT 1000) s JOIN session_state st ON st.session_id = s.id",
+};
 static const struct mg_stmt SQL_DELETE_KEYS = {"environment_delete_keys",
                                                "DELETE FROM api_keys WHERE environment_id = $1"};
 static const struct mg_stmt SQL_DELETE = {"environment_delete", "DELETE FROM environments WHERE id = $1"};
 
-mg_rc mg_environment_delete(struct mg_arena *a, struct mg_txn *t, const struct mg_environment_row *row,
-                            struct mg_err *err)
+static mg_rc check_unused(struct mg_txn *t, struct mg_sv id, struct mg_err *err)
 {
-    (void)a;
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_IN_USE, &row->id, 1, &r, err);
-    if (rc < 0)
+    mg_rc rc = mg_txn_query(t, &SQL_IN_USE, &id, 1, &r, err);
+    if (rc < 0 || mg_res_int(r, 0, 0) == 0)
         return rc;
-    long long n = (long long)mg_res_int(r, 0, 0);
+    long long n = (long long)mg_res_int(r, 0, 1);
     if (n > 0)
         return mg_err_set(err, MG_ECONFLICT,
                           "environment '%.*s' is used by %lld session%s; delete them first, or archive the environment",
-                          MG_SV_ARG(mg_shown_id(row->id)), n, n == 1 ? "" : "s");
-    rc = mg_txn_queue(t, &SQL_DELETE_KEYS, &row->id, 1, -1, err);
+                          MG_SV_ARG(mg_shown_id(id)), n, n == 1 ? "" : "s");
+    rc =
+        mg_err_set(err, MG_EUNAVAIL, "environment '%.*s': sandboxes of its deleted sessions are still going; try again",
+                   MG_SV_ARG(mg_shown_id(id)));
+    if (err)
+        err->retry_after_s = 1;
+    return rc;
+}
+
+mg_rc mg_environment_delete(struct mg_txn *t, const struct mg_environment_row *row, struct mg_err *err)
+{
+    mg_rc rc = mg_txn_queue(t, &SQL_FORGET, &row->id, 1, -1, err);
+    if (rc >= 0)
+        rc = check_unused(t, row->id, err);
+    if (rc >= 0)
+        rc = mg_txn_queue(t, &SQL_DELETE_KEYS, &row->id, 1, -1, err);
     return rc < 0 ? rc : mg_txn_queue(t, &SQL_DELETE, &row->id, 1, 1, err);
 }
 

@@ -25,9 +25,9 @@ mg_rc mg_environment_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wor
 mg_rc mg_environment_save(struct mg_arena *a, struct mg_txn *t, struct mg_environment_row *row,
                           const struct mg_environment *env, struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_environment_set_archived(struct mg_txn *t, struct mg_environment_row *row, struct mg_err *err) MG_MUSTCHECK;
-/* Under the lock; its keys go with it. MG_ECONFLICT while a session names it. */
-mg_rc mg_environment_delete(struct mg_arena *a, struct mg_txn *t, const struct mg_environment_row *row,
-                            struct mg_err *err) MG_MUSTCHECK;
+/* Under the lock; its keys go with it. MG_ECONFLICT while a session names it, MG_EUNAVAIL while a deleted one's sandbox
+ * is still there. */
+mg_rc mg_environment_delete(struct mg_txn *t, const struct mg_environment_row *row, struct mg_err *err) MG_MUSTCHECK;
 /* Rows are views of *ret_res. */
 mg_rc mg_environment_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_res **ret_res,
                           struct mg_environment_row **ret, struct mg_list_page *ret_page,

@@ -166,6 +166,7 @@ class Contract(unittest.TestCase):
         self.assertEqual("environment_archived", json.loads(self.refused(400, "POST", f"/v1/environments/{e['id']}", {"name": "x"}).body)["error"]["details"]["error_code"])
         self.assertEqual({"id": s["id"], "type": "session_deleted"}, self.c.delete(f"/v1/sessions/{s['id']}"))
         self.refused(404, "GET", f"/v1/sessions/{s['id']}")
+        self.assertEqual({"id": e["id"], "type": "environment_deleted"}, self.c.delete(f"/v1/environments/{e['id']}"))
         unused = self.environment()
         self.assertEqual({"id": unused["id"], "type": "environment_deleted"}, self.c.delete(f"/v1/environments/{unused['id']}"))
 
