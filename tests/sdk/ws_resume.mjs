@@ -42,20 +42,23 @@ const deadline = Date.now() + DEADLINE_MS;
 function follow(enough) {
   return new Promise((resolve, reject) => {
     const socket = new WebSocket(base.replace('http', 'ws') + '/v1/stream', 'mango.v1', { headers });
-    const done = () => (socket.terminate(), resolve());
+    let cut = false; // what the library had read before the cut is lost with it
     socket.on('error', reject);
     socket.on('open', () => {
       for (const s of subs)
         socket.send(JSON.stringify({ op: 'subscribe', sub: s.sub, session_id: s.id, after: s.events.at(-1)?.id ?? 'start', credit: 100000 }));
     });
     socket.on('message', (data) => {
+      if (cut) return;
       const m = JSON.parse(data);
       if (m.op === 'error' || m.type === 'error') return reject(new Error(data.toString()));
       if ((m.op ?? m.type) !== 'event') return;
       const s = subs[m.sub - 1];
       s.events.push(m.event);
       if (m.event.type === 'session.status_idle') s.idles++;
-      if (enough()) done();
+      if (!enough()) return;
+      cut = true;
+      socket.terminate();
     });
     socket.on('close', () => resolve());
   });
