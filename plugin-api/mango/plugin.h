@@ -33,7 +33,7 @@ extern "C" {
 #define MANGO_KIND_LAUNCHER (UINT32_C(1) << 1)
 
 /* config: a JSON object with the plugin's settings, "{}" when there are none. *ret_ctx is given to every operation.
- * May be called once per process. On failure the text goes out by call's err_set, and fini is not called. */
+ * Called once, or again after fini. On failure the text goes out by call's err_set, and fini is not called. */
 typedef mango_status mango_plugin_init_fn(const struct mango_host *host, const struct mango_call *call,
                                           struct mango_sv config, void **ret_ctx);
 /* No operation runs any more. Joins the plugin's threads. */
