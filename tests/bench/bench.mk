@@ -5,7 +5,13 @@ tests_bench_libclient_la_SOURCES = tests/bench/client.c tests/bench/client.h
 
 # files: tests/bench/*.c !tests/bench/client.c = {stem}$(EXEEXT)
 benchmarks = \
-	tests/bench/bench-json$(EXEEXT)
+	tests/bench/bench-json$(EXEEXT) \
+	tests/bench/epfan$(EXEEXT) \
+	tests/bench/fan$(EXEEXT) \
+	tests/bench/load$(EXEEXT) \
+	tests/bench/local$(EXEEXT) \
+	tests/bench/lwsfan$(EXEEXT) \
+	tests/bench/notify$(EXEEXT)
 
 EXTRA_PROGRAMS = $(benchmarks)
 CLEANFILES += $(benchmarks)
@@ -27,6 +33,13 @@ bench: $(benchmarks) mangod$(EXEEXT) tests/support/fake-model$(EXEEXT) plugins/l
 	$(srcdir)/tests/support/pg-run --fsync --private $(PYTHON3) $(srcdir)/tests/bench/run.py --rows "$(ROWS)" --out "$(OUT)"
 
 # files: tests/bench/*.py
-dist_noinst_SCRIPTS +=
+dist_noinst_SCRIPTS += \
+	tests/bench/run.py
+
 # files: tests/bench/sql/*.sql
-dist_noinst_DATA +=
+dist_noinst_DATA += \
+	tests/bench/sql/full.sql \
+	tests/bench/sql/list.sql \
+	tests/bench/sql/read.sql \
+	tests/bench/sql/schema.sql \
+	tests/bench/sql/two.sql
