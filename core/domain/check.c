@@ -150,8 +150,6 @@ static const char *const TYPE_NAMES[] = {
 mg_rc mg_check_value(struct mg_arena *a, const struct mg_json *v, const char *place, const struct mg_field_rule *r,
                      struct mg_err *err)
 {
-    if (r->flags & MG_FF_IGNORE)
-        return MG_OK;
     if (v->type == MG_JSON_NULL) {
         if (r->flags & MG_FF_NULL)
             return MG_OK;

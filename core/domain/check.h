@@ -21,9 +21,8 @@ enum mg_field_type {
 
 enum {
     MG_FF_REQUIRED = 1,
-    MG_FF_NULL = 2,   /* null is allowed; whatever it means is the caller's business */
-    MG_FF_TEXT = 4,   /* a text for the model: every character may appear, NUL too (it travels as an escape) */
-    MG_FF_IGNORE = 8, /* checked for its type by nobody: for tags such as "type" that the caller has looked at */
+    MG_FF_NULL = 2, /* null is allowed; whatever it means is the caller's business */
+    MG_FF_TEXT = 4, /* a text for the model: every character may appear, NUL too (it travels as an escape) */
 };
 
 enum { MG_FIELDS_MAX = 24, MG_PATH_MAX = 256 /* bytes of a place in an error */ };

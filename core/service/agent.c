@@ -48,6 +48,6 @@ mg_rc mg_agents_archive(struct mg_pg *pg, struct mg_arena *a, const struct mg_pr
     mg_rc rc = mg_agent_lock(a, &t, mg_id_sv(&who->workspace), id, ret, err);
     if (rc < 0 || ret->archived_us != INT64_MIN)
         return rc;
-    rc = mg_agent_set_archived(a, &t, ret, err);
+    rc = mg_agent_set_archived(&t, ret, err);
     return rc < 0 ? rc : mg_txn_commit(&t, err);
 }

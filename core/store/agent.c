@@ -138,9 +138,8 @@ static const struct mg_stmt SQL_ARCHIVE = {
     "UPDATE agents SET archived_at = now(), updated_at = now() WHERE id = $1 RETURNING mg_us(archived_at)",
 };
 
-mg_rc mg_agent_set_archived(struct mg_arena *a, struct mg_txn *t, struct mg_agent_row *row, struct mg_err *err)
+mg_rc mg_agent_set_archived(struct mg_txn *t, struct mg_agent_row *row, struct mg_err *err)
 {
-    (void)a;
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_txn_query(t, &SQL_ARCHIVE, &row->id, 1, &r, err);
     if (rc < 0)

@@ -25,8 +25,7 @@ mg_rc mg_agent_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace
 /* Under the lock: stores row->latest_version + 1 and makes *row it. */
 mg_rc mg_agent_add_version(struct mg_arena *a, struct mg_txn *t, struct mg_agent_row *row, struct mg_sv body,
                            struct mg_err *err) MG_MUSTCHECK;
-mg_rc mg_agent_set_archived(struct mg_arena *a, struct mg_txn *t, struct mg_agent_row *row,
-                            struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_agent_set_archived(struct mg_txn *t, struct mg_agent_row *row, struct mg_err *err) MG_MUSTCHECK;
 
 /* Rows are views of *ret_res, in the list's order. */
 mg_rc mg_agent_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_res **ret_res,
