@@ -14,8 +14,6 @@
 
 enum { MG_EXIT_CONFIG = 78 /* EX_CONFIG */, MG_EXIT_FAILED = 70 /* EX_SOFTWARE */, MG_EXIT_USAGE = 64 /* EX_USAGE */ };
 
-extern char **environ;
-
 static int print_buf(mg_rc (*make)(struct mg_buf *out))
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(1024 * 1024);

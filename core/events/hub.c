@@ -125,7 +125,7 @@ static void mail_send(struct mg_hub *h, struct mail *m)
 
 static struct mail *mail_new(enum mail_kind kind, const struct mg_id *id, struct mg_event **events, int n)
 {
-    struct mail *m = mg_xcalloc(1, sizeof(*m) + (size_t)n * sizeof(*events));
+    struct mail *m = mg_xcalloc(1, sizeof(*m) + (size_t)n * sizeof(struct mg_event *));
     m->kind = kind;
     if (id)
         m->id = *id;

@@ -64,7 +64,7 @@ static int bound_port(int fd)
 
 mg_rc mg_listen_open(const char *text, int *ret_fd, int *ret_port, struct mg_err *err)
 {
-    char host[HOST_MAX], port[8];
+    char host[HOST_MAX] = "", port[8] = "";
     struct addrinfo *all = NULL;
     const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     mg_rc rc = split(text, host, port, err);

@@ -31,7 +31,7 @@ static bool refuse(struct mg_call *call, int status, mg_rc rc, const char *text)
 
 static bool origin_allowed(const struct mg_http *h, struct mg_sv origin, struct mg_sv host)
 {
-    struct mg_sv authority = origin;
+    struct mg_sv authority;
     for (const char *const *o = h->opts.origins; o && *o; o++)
         if (mg_sv_eq_nocase(origin, mg_sv_of(*o)) || strcmp(*o, "*") == 0)
             return true;

@@ -2,13 +2,12 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "lib/server.h"
-
-extern char **environ;
 
 #define DOOR __attribute__((visibility("default")))
 

@@ -199,7 +199,7 @@ static mg_rc open_sandbox(struct mg_server *s, struct mg_err *err)
     mg_rc rc = mg_conf_plugin_json(s->conf, name, &config);
     if (rc == MG_OK)
         rc = mg_registry_get(s->registry, name, "MANGO_SANDBOX", mg_buf_view(&config), &backend, err);
-    if (rc < 0)
+    if (rc < 0 || !backend)
         return rc;
     bool isolated = backend->desc->caps & MANGO_CAP_ISOLATED;
     if (!isolated && mg_conf_strn(s->conf, MG_OPT_MODEL_BASE_URL) && !mg_conf_bool(s->conf, MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX))

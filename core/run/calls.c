@@ -105,7 +105,7 @@ static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session
     mg_auto(step) struct mg_step s;
     mg_auto(res) struct mg_res *res = NULL;
     struct mg_tool_call *calls, *next = NULL;
-    int n;
+    int n = 0;
     mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
     if (rc == MG_OK)
         rc = mg_calls_of_round(a, s.t, &r->session, s.st.transcript_len, &res, &calls, &n, err);

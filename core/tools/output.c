@@ -23,6 +23,8 @@ void mg_output_done(struct mg_output *o)
 static void keep(struct mg_output *o, const char *p, size_t n)
 {
     o->total += n;
+    if (o->cap == 0)
+        return;
     if (n > o->cap) {
         p += n - o->cap;
         n = o->cap;

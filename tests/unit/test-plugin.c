@@ -26,8 +26,6 @@
 
 static char dir[PLUGIN_PATH_MAX];
 static char self[PLUGIN_PATH_MAX];
-extern char **environ;
-
 static int set_up(void **state)
 {
     (void)state;
