@@ -20,13 +20,14 @@
 
 /* One event, immutable, reference-counted. json is the whole object as clients see it. */
 struct mg_event {
-    int64_t seq;               /* 0 for previews */
-    uint8_t preview;           /* 0: a stored event; 1: preview of agent.message; 2: of agent.thinking */
+    int64_t seq;                 /* 0 for previews */
+    uint8_t preview;             /* 0: a stored event; 1: preview of agent.message; 2: of agent.thinking */
     struct mg_sv id, type, json; /* views of memory behind this struct */
-    struct mg_sv thread_id;    /* empty: the primary thread */
-    unsigned refs;             /* atomic */
+    struct mg_sv thread_id;      /* empty: the primary thread */
+    unsigned refs;               /* atomic */
 };
-struct mg_event *mg_event_new(int64_t seq, struct mg_sv id, struct mg_sv type, struct mg_sv thread_id, struct mg_sv json);
+struct mg_event *mg_event_new(int64_t seq, struct mg_sv id, struct mg_sv type, struct mg_sv thread_id,
+                              struct mg_sv json);
 struct mg_event *mg_event_ref(struct mg_event *e);
 void mg_event_unref(struct mg_event *e);
 
@@ -35,10 +36,11 @@ enum {
     MG_HUB_RING_BYTES = 1024 * 1024, /* and their text together; a larger single event is not kept */
     MG_HUB_PAGE_EVENTS = 200,        /* of one load */
     MG_HUB_PAGE_BYTES = 1024 * 1024,
-    MG_HUB_SUB_EVENTS = 64,          /* of a page for one subscriber that is behind the ring: what a slow reader may cost */
+    MG_HUB_SUB_EVENTS = 64, /* of a page for one subscriber that is behind the ring: what a slow reader may cost */
     MG_HUB_SUB_BYTES = 64 * 1024,
-    MG_HUB_SUB_PREVIEWS = 128,       /* waiting previews of one subscriber; over it they are dropped until the next event_start */
-    MG_HUB_REPAIR_MS = 2000,         /* topics are compared with the database this often when other nodes live */
+    MG_HUB_SUB_PREVIEWS =
+        128, /* waiting previews of one subscriber; over it they are dropped until the next event_start */
+    MG_HUB_REPAIR_MS = 2000, /* topics are compared with the database this often when other nodes live */
 };
 
 struct mg_hub;
@@ -59,7 +61,7 @@ void mg_hub_free(struct mg_hub *h);
 void mg_hub_publish(struct mg_hub *h, const struct mg_id *session, struct mg_event **events, int n);
 /* Ephemeral event_start (type "event_start") or event_delta; e->preview is set, e->id is the id of the event to come. Takes the reference. */
 void mg_hub_preview(struct mg_hub *h, const struct mg_id *session, struct mg_event *e);
-void mg_hub_wake(struct mg_hub *h, const struct mg_id *session, int64_t head_seq);      /* 0: unknown */
+void mg_hub_wake(struct mg_hub *h, const struct mg_id *session, int64_t head_seq); /* 0: unknown */
 void mg_hub_tick(struct mg_hub *h); /* now and then: loads that failed are tried again */
 /* Runs fn on the owner's thread; for mg_hub_each_topic. */
 void mg_hub_call(struct mg_hub *h, void (*fn)(void *ctx, struct mg_hub *hub), void *ctx);
@@ -75,7 +77,7 @@ struct mg_sub_opts {
     struct mg_id session, key_id;
     int64_t after_seq;
     bool deltas_message, deltas_thinking;
-    void (*ready)(void *ctx);                      /* there is something for mg_sub_next; do not call back into the hub from it */
+    void (*ready)(void *ctx); /* there is something for mg_sub_next; do not call back into the hub from it */
     void *ctx;
 };
 struct mg_sub *mg_sub_new(struct mg_hub *h, const struct mg_sub_opts *o);

@@ -1,8 +1,8 @@
 #include "http/body.h"
 
 enum {
-    EXTRA_MAX = 8192,  /* bytes of chunk extensions and trailers together */
-    DIGITS_MAX = 15,   /* of a chunk size: stays far below 2^63 */
+    EXTRA_MAX = 8192, /* bytes of chunk extensions and trailers together */
+    DIGITS_MAX = 15,  /* of a chunk size: stays far below 2^63 */
 };
 
 enum state { SIZE, EXTENSION, SIZE_LF, DATA, DATA_CR, DATA_LF, TRAILER_START, TRAILER, TRAILER_LF, END_LF, DONE };

@@ -11,11 +11,13 @@
 #include "http/server.h"
 
 enum {
-    ANSWER_MAX = 512 * 1024 * 1024, /* bytes of an answer: what handlers build has limits of its own, this is the last one */
+    ANSWER_MAX =
+        512 * 1024 * 1024, /* bytes of an answer: what handlers build has limits of its own, this is the last one */
 };
 
 static const char *const method_names[] = {
-    [MG_GET] = "GET", [MG_POST] = "POST", [MG_DELETE] = "DELETE", [MG_HEAD] = "HEAD", [MG_OPTIONS] = "OPTIONS", [MG_METHOD_OTHER] = "other",
+    [MG_GET] = "GET",   [MG_POST] = "POST",       [MG_DELETE] = "DELETE",
+    [MG_HEAD] = "HEAD", [MG_OPTIONS] = "OPTIONS", [MG_METHOD_OTHER] = "other",
 };
 
 /* Headers that handlers see. */
@@ -72,7 +74,8 @@ static void refuse(struct mg_call *call, int status)
 static bool check_stream(struct mg_call *call)
 {
     if (call->req.http10) {
-        (void)mg_err_set(&call->err, MG_EINVAL, "an event stream needs HTTP/1.1 (behind nginx: proxy_http_version 1.1)");
+        (void)mg_err_set(&call->err, MG_EINVAL,
+                         "an event stream needs HTTP/1.1 (behind nginx: proxy_http_version 1.1)");
         return false;
     }
     if (call->req.method == MG_HEAD) {
@@ -93,10 +96,12 @@ static bool is_json_type(struct mg_sv type)
 /* Judged only where there is a body: bodiless POSTs carry no type. */
 static bool check_type(struct mg_call *call)
 {
-    if (call->req.content_type.len == 0 || call->route->flags & MG_ROUTE_ANY_TYPE || is_json_type(call->req.content_type))
+    if (call->req.content_type.len == 0 || call->route->flags & MG_ROUTE_ANY_TYPE ||
+        is_json_type(call->req.content_type))
         return true;
     (void)mg_err_set(&call->err, MG_EMEDIA, "content-type: '%.*s' is not taken here; send application/json",
-                     (int)(call->req.content_type.len < 100 ? call->req.content_type.len : 100), call->req.content_type.ptr);
+                     (int)(call->req.content_type.len < 100 ? call->req.content_type.len : 100),
+                     call->req.content_type.ptr);
     return false;
 }
 
@@ -188,8 +193,8 @@ static void log_failure(const struct mg_call *call)
     if (call->status < 500 || call->status == 505)
         return;
     mg_log(call->status == 503 ? MG_WARN : MG_ERROR, "request failed", MG_F_STR("request", call->req.request_id.s),
-           MG_F_STR("method", method_names[call->req.method]), MG_F_SV("path", call->req.path), MG_F_INT("status", call->status),
-           MG_F_STR("error", call->err.text));
+           MG_F_STR("method", method_names[call->req.method]), MG_F_SV("path", call->req.path),
+           MG_F_INT("status", call->status), MG_F_STR("error", call->err.text));
 }
 
 /* Makes the answer's bytes; on the thread that ran the handler. */

@@ -6,8 +6,8 @@
 #include "http/server.h"
 
 enum {
-    IN_MAX = 4 * MG_HTTP_READ,          /* bytes that wait behind a request: reads stop long before */
-    DROP_MAX = 1024 * 1024,             /* a larger body of a refused request is not waited for: the connection is closed */
+    IN_MAX = 4 * MG_HTTP_READ, /* bytes that wait behind a request: reads stop long before */
+    DROP_MAX = 1024 * 1024,    /* a larger body of a refused request is not waited for: the connection is closed */
     LINGER_BYTES_MAX = 64 * 1024 * 1024, /* of a body that nobody wants, after the refusal was sent */
 };
 

@@ -82,12 +82,14 @@ static bool parse_request_line(struct mg_sv line, struct mg_head *h, int *ret_st
             h->method = methods[i].method;
     struct mg_sv target = mg_sv_split(&line, ' ');
     if (!mg_sv_starts(line, "HTTP/"))
-        return bad(err, ret_status, 400, MG_EINVAL, "the request line must be METHOD PATH HTTP/1.1, with one space between");
+        return bad(err, ret_status, 400, MG_EINVAL,
+                   "the request line must be METHOD PATH HTTP/1.1, with one space between");
     if (!mg_sv_eqz(line, "HTTP/1.1") && !mg_sv_eqz(line, "HTTP/1.0"))
         return bad(err, ret_status, 505, MG_EINVAL, "this server speaks HTTP/1.1 and HTTP/1.0 only");
     h->http10 = mg_sv_eqz(line, "HTTP/1.0");
     if (target.len > MG_HTTP_URI_MAX)
-        return bad(err, ret_status, 414, MG_EURITOOLONG, "the URL is longer than 8192 bytes; send long values in a body");
+        return bad(err, ret_status, 414, MG_EURITOOLONG,
+                   "the URL is longer than 8192 bytes; send long values in a body");
     if (!parse_target(target, h))
         return bad(err, ret_status, 400, MG_EINVAL, "the request target must be a path that starts with a slash");
     return true;
@@ -102,7 +104,8 @@ static bool parse_field(struct mg_sv line, struct mg_head *h, int *ret_status, s
     f->name = mg_sv_n(line.ptr, colon);
     f->value = mg_sv_trim(mg_sv_from(line, colon + 1));
     if (colon == line.len || !is_token(f->name))
-        return bad(err, ret_status, 400, MG_EINVAL, "a header line is not NAME: VALUE (folded lines and spaces in names are refused)");
+        return bad(err, ret_status, 400, MG_EINVAL,
+                   "a header line is not NAME: VALUE (folded lines and spaces in names are refused)");
     for (size_t i = 0; i < f->value.len; i++) {
         unsigned char c = (unsigned char)f->value.ptr[i];
         if ((c < ' ' && c != '\t') || c == 0x7f)
@@ -150,7 +153,8 @@ struct framing {
     bool close, keep, upgrade;
 };
 
-static bool framing_field(const struct mg_http_pair *f, struct mg_head *h, struct framing *fr, int *ret_status, struct mg_err *err)
+static bool framing_field(const struct mg_http_pair *f, struct mg_head *h, struct framing *fr, int *ret_status,
+                          struct mg_err *err)
 {
     if (mg_sv_eq_nocase(f->name, MG_SV("content-length"))) {
         fr->lengths++;
@@ -189,7 +193,8 @@ static bool check_framing(struct mg_head *h, int *ret_status, struct mg_err *err
     if (fr.encodings > 1)
         return bad(err, ret_status, 400, MG_EINVAL, "the request has more than one transfer-encoding");
     if (fr.lengths && fr.encodings)
-        return bad(err, ret_status, 400, MG_EINVAL, "the request has both content-length and transfer-encoding; send one of them");
+        return bad(err, ret_status, 400, MG_EINVAL,
+                   "the request has both content-length and transfer-encoding; send one of them");
     if (fr.encodings && h->http10)
         return bad(err, ret_status, 400, MG_EINVAL, "transfer-encoding is not part of HTTP/1.0; send content-length");
     if (fr.hosts > 1 || (fr.hosts == 0 && !h->http10))
@@ -214,7 +219,8 @@ static enum mg_head_result check_partial(struct mg_sv in, int *ret_status, struc
 {
     const char *lf = memchr(in.ptr, '\n', in.len);
     if (!lf && in.len > MG_HTTP_URI_MAX + METHOD_MAX + 16) {
-        (void)bad(err, ret_status, 414, MG_EURITOOLONG, "the URL is longer than 8192 bytes; send long values in a body");
+        (void)bad(err, ret_status, 414, MG_EURITOOLONG,
+                  "the URL is longer than 8192 bytes; send long values in a body");
         return MG_HEAD_BAD;
     }
     if (in.len && !is_token_char((unsigned char)in.ptr[0])) {
@@ -250,8 +256,8 @@ static bool parse_lines(struct mg_sv head, struct mg_head *h, int *ret_status, s
     return check_framing(h, ret_status, err);
 }
 
-enum mg_head_result mg_head_parse(struct mg_sv in, size_t *scanned, struct mg_head *h, size_t *ret_used, int *ret_status,
-                                  struct mg_err *err)
+enum mg_head_result mg_head_parse(struct mg_sv in, size_t *scanned, struct mg_head *h, size_t *ret_used,
+                                  int *ret_status, struct mg_err *err)
 {
     size_t skip = 0;
     /* RFC 9112 2.2: an empty line before the request line is ignored (old clients send one after a body). */

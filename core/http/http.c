@@ -22,9 +22,9 @@
 #include "store/pg.h"
 
 enum {
-    QUEUE_MAX = 4096,                 /* requests that wait for a thread: about two seconds of work; 503 above */
-    SCRATCH_KEEP = 128 * 1024,        /* bytes of the scratch buffer that are kept between writes */
-    SCRATCH_MAX = 64 * 1024 * 1024,   /* a single event with its framing */
+    QUEUE_MAX = 4096,               /* requests that wait for a thread: about two seconds of work; 503 above */
+    SCRATCH_KEEP = 128 * 1024,      /* bytes of the scratch buffer that are kept between writes */
+    SCRATCH_MAX = 64 * 1024 * 1024, /* a single event with its framing */
 };
 
 /* ---- tasks ---- */
@@ -138,7 +138,8 @@ static void drain_all(struct mg_http *h)
 {
     h->drained = true;
     close_listener(h);
-    mg_list_each(it, &h->conns) mg_conn_drain(mg_container_of(it, struct mg_conn, link));
+    mg_list_each (it, &h->conns)
+        mg_conn_drain(mg_container_of(it, struct mg_conn, link));
 }
 
 static void stop_all(struct mg_http *h)
@@ -278,13 +279,13 @@ static void lws_line(int level, const char *line)
 static void fill_limits(struct mg_http_limits *l)
 {
     const struct mg_http_limits d = {
-        MG_HTTP_HEADER_MS, MG_HTTP_BODY_IDLE_MS, MG_HTTP_IDLE_MS, MG_HTTP_KEEPALIVE_MS, MG_HTTP_SEND_MS, MG_WS_PONG_MS,
-        MG_WS_MESSAGE_MS, MG_WS_SUBS_MAX, MG_WS_KEY_SOCKETS_MAX, MG_HTTP_BODIES_MAX,
+        MG_HTTP_HEADER_MS, MG_HTTP_BODY_IDLE_MS, MG_HTTP_IDLE_MS, MG_HTTP_KEEPALIVE_MS,  MG_HTTP_SEND_MS,
+        MG_WS_PONG_MS,     MG_WS_MESSAGE_MS,     MG_WS_SUBS_MAX,  MG_WS_KEY_SOCKETS_MAX, MG_HTTP_BODIES_MAX,
     };
-    unsigned *to[] = {&l->header_ms, &l->body_idle_ms, &l->idle_ms, &l->keepalive_ms, &l->send_ms,
-                      &l->pong_ms, &l->message_ms, &l->subs_max, &l->key_sockets_max};
-    const unsigned from[] = {d.header_ms, d.body_idle_ms, d.idle_ms, d.keepalive_ms, d.send_ms,
-                             d.pong_ms, d.message_ms, d.subs_max, d.key_sockets_max};
+    unsigned *to[] = {&l->header_ms, &l->body_idle_ms, &l->idle_ms,  &l->keepalive_ms,   &l->send_ms,
+                      &l->pong_ms,   &l->message_ms,   &l->subs_max, &l->key_sockets_max};
+    const unsigned from[] = {d.header_ms, d.body_idle_ms, d.idle_ms,  d.keepalive_ms,   d.send_ms,
+                             d.pong_ms,   d.message_ms,   d.subs_max, d.key_sockets_max};
     for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++)
         if (*to[i] == 0)
             *to[i] = from[i];
@@ -338,14 +339,17 @@ static mg_rc make_context(struct mg_http *h, struct mg_err *err)
     h->lws = lws_create_context(&info);
     (void)sigaction(SIGINT, &sigint, NULL);
     if (!h->lws)
-        return mg_err_set(err, MG_ECONFIG, "libwebsockets cannot start its libev event loop, without which thousands of idle streams stall "
-                                           "the server: install the Debian package libwebsockets-evlib-ev (apt-get install "
-                                           "libwebsockets-evlib-ev)");
+        return mg_err_set(
+            err, MG_ECONFIG,
+            "libwebsockets cannot start its libev event loop, without which thousands of idle streams stall "
+            "the server: install the Debian package libwebsockets-evlib-ev (apt-get install "
+            "libwebsockets-evlib-ev)");
     h->vhost = lws_create_vhost(h->lws, &info);
     if (!h->vhost)
-        return mg_err_set(err, MG_ECONFIG, h->tls ? "TLS: the certificate and the key do not work together (both must be PEM, the key "
-                                                    "without a passphrase, and belong to each other)"
-                                                  : "libwebsockets cannot make its virtual host");
+        return mg_err_set(err, MG_ECONFIG,
+                          h->tls ? "TLS: the certificate and the key do not work together (both must be PEM, the key "
+                                   "without a passphrase, and belong to each other)"
+                                 : "libwebsockets cannot make its virtual host");
     return MG_OK;
 }
 
@@ -355,7 +359,8 @@ static mg_rc start_listener(struct mg_http *h, struct mg_err *err)
     mg_rc rc = mg_listen_open(h->opts.listen, &fd, &h->port, err);
     if (rc < 0)
         return rc;
-    h->listener = lws_adopt_descriptor_vhost(h->vhost, LWS_ADOPT_RAW_FILE_DESC, (lws_sock_file_fd_type){.filefd = fd}, "mango", NULL);
+    h->listener = lws_adopt_descriptor_vhost(h->vhost, LWS_ADOPT_RAW_FILE_DESC, (lws_sock_file_fd_type){.filefd = fd},
+                                             "mango", NULL);
     if (h->listener)
         return MG_OK;
     (void)close(fd);

@@ -24,7 +24,8 @@ void mg_metrics_request(struct mg_http_metrics *m, int status, uint64_t ns)
 
 static void line(struct mg_buf *out, const char *name, const char *type, const char *help, uint64_t value)
 {
-    (void)mg_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, help, name, type, name, (unsigned long long)value);
+    (void)mg_buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n%s %llu\n", name, help, name, type, name,
+                        (unsigned long long)value);
 }
 
 static void histogram(const struct mg_http_metrics *m, struct mg_buf *out)
@@ -34,11 +35,12 @@ static void histogram(const struct mg_http_metrics *m, struct mg_buf *out)
     (void)mg_buf_printf(out, "# HELP %s Time from a request's head to its answer.\n# TYPE %s histogram\n", name, name);
     for (int i = 0; i < MG_METRICS_BUCKETS; i++) {
         sum += get(&m->bucket[i]);
-        (void)mg_buf_printf(out, "%s_bucket{le=\"%g\"} %llu\n", name, (double)bounds_us[i] / 1e6, (unsigned long long)sum);
+        (void)mg_buf_printf(out, "%s_bucket{le=\"%g\"} %llu\n", name, (double)bounds_us[i] / 1e6,
+                            (unsigned long long)sum);
     }
     sum += get(&m->bucket[MG_METRICS_BUCKETS]);
-    (void)mg_buf_printf(out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.6f\n%s_count %llu\n", name, (unsigned long long)sum, name,
-                        (double)get(&m->latency_us) / 1e6, name, (unsigned long long)sum);
+    (void)mg_buf_printf(out, "%s_bucket{le=\"+Inf\"} %llu\n%s_sum %.6f\n%s_count %llu\n", name, (unsigned long long)sum,
+                        name, (double)get(&m->latency_us) / 1e6, name, (unsigned long long)sum);
 }
 
 void mg_metrics_write(const struct mg_http_metrics *m, struct mg_buf *out)
@@ -46,7 +48,8 @@ void mg_metrics_write(const struct mg_http_metrics *m, struct mg_buf *out)
     (void)mg_buf_str(out, "# HELP mango_http_requests_total Answered requests by class of status.\n"
                           "# TYPE mango_http_requests_total counter\n");
     for (int i = 1; i < 6; i++)
-        (void)mg_buf_printf(out, "mango_http_requests_total{class=\"%dxx\"} %llu\n", i, (unsigned long long)get(&m->status[i]));
+        (void)mg_buf_printf(out, "mango_http_requests_total{class=\"%dxx\"} %llu\n", i,
+                            (unsigned long long)get(&m->status[i]));
     histogram(m, out);
     line(out, "mango_http_connections", "gauge", "Open client connections.", get(&m->connections));
     line(out, "mango_http_accepted_total", "counter", "Accepted client connections.", get(&m->accepted));
@@ -56,5 +59,6 @@ void mg_metrics_write(const struct mg_http_metrics *m, struct mg_buf *out)
     line(out, "mango_websockets", "gauge", "Open WebSockets.", get(&m->websockets));
     line(out, "mango_websocket_subscriptions", "gauge", "Subscriptions on WebSockets.", get(&m->subscriptions));
     line(out, "mango_websocket_events_total", "counter", "Events sent on WebSockets.", get(&m->ws_events));
-    line(out, "mango_stream_slow_closed_total", "counter", "Streams closed since their reader took nothing.", get(&m->slow_closed));
+    line(out, "mango_stream_slow_closed_total", "counter", "Streams closed since their reader took nothing.",
+         get(&m->slow_closed));
 }

@@ -56,7 +56,8 @@ mg_rc mg_path_parse(struct mg_arena *a, struct mg_sv path, struct mg_http_req *r
         rest = mg_sv_from(rest, raw.len + 1);
         struct mg_sv *to = req->n_seg < SEGS ? &req->seg[req->n_seg] : &dropped;
         if (!decode(a, raw, false, to))
-            return mg_err_set(err, MG_EINVAL, "path: segment %d holds a bad percent escape, a NUL, or bytes that are not UTF-8",
+            return mg_err_set(err, MG_EINVAL,
+                              "path: segment %d holds a bad percent escape, a NUL, or bytes that are not UTF-8",
                               req->n_seg + 1);
         if (req->n_seg <= SEGS)
             req->n_seg++;
@@ -89,7 +90,8 @@ mg_rc mg_query_parse(struct mg_arena *a, struct mg_sv query, struct mg_http_req 
             continue;
         if (!decode(a, name, true, &p->name) || !decode(a, value, true, &p->value))
             return mg_err_set(err, MG_EINVAL,
-                              "query: parameter %d holds a bad percent escape, a NUL, or bytes that are not UTF-8", req->n_query + 1);
+                              "query: parameter %d holds a bad percent escape, a NUL, or bytes that are not UTF-8",
+                              req->n_query + 1);
         if (!mg_sv_eqz(p->name, "beta"))
             req->n_query++;
     }
@@ -126,8 +128,8 @@ mg_rc mg_query_check(const struct mg_http_req *req, const char *const *allowed, 
         if (names.len == 0)
             return mg_err_set(err, MG_EINVAL, "query: unknown parameter '%.*s'; this endpoint takes none", (int)cut,
                               req->query[i].name.ptr);
-        return mg_err_set(err, MG_EINVAL, "query: unknown parameter '%.*s'; valid are: %s", (int)cut, req->query[i].name.ptr,
-                          names.ptr);
+        return mg_err_set(err, MG_EINVAL, "query: unknown parameter '%.*s'; valid are: %s", (int)cut,
+                          req->query[i].name.ptr, names.ptr);
     }
     return MG_OK;
 }

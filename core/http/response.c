@@ -11,10 +11,10 @@ static const struct {
     mg_rc rc;
     int status;
 } statuses[] = {
-    {MG_EINVAL, 400},   {MG_EAUTH, 401},     {MG_EDENIED, 403},   {MG_ENOTFOUND, 404}, {MG_ECONFLICT, 409}, {MG_EPRECOND, 412},
-    {MG_ETOOBIG, 413},  {MG_ERATE, 429},     {MG_EUNAVAIL, 503},  {MG_ETIMEOUT, 504},  {MG_EINTERNAL, 500}, {MG_ECANCELED, 499},
-    {MG_EFENCED, 503},  {MG_EGONE, 500},     {MG_EIO, 500},       {MG_ECONFIG, 500},   {MG_EMETHOD, 405},   {MG_EMEDIA, 415},
-    {MG_EURITOOLONG, 414}, {MG_EHEADERS, 431},
+    {MG_EINVAL, 400},    {MG_EAUTH, 401},     {MG_EDENIED, 403}, {MG_ENOTFOUND, 404},   {MG_ECONFLICT, 409},
+    {MG_EPRECOND, 412},  {MG_ETOOBIG, 413},   {MG_ERATE, 429},   {MG_EUNAVAIL, 503},    {MG_ETIMEOUT, 504},
+    {MG_EINTERNAL, 500}, {MG_ECANCELED, 499}, {MG_EFENCED, 503}, {MG_EGONE, 500},       {MG_EIO, 500},
+    {MG_ECONFIG, 500},   {MG_EMETHOD, 405},   {MG_EMEDIA, 415},  {MG_EURITOOLONG, 414}, {MG_EHEADERS, 431},
 };
 
 static const struct {
@@ -97,8 +97,8 @@ static const char *http_date(void)
 
 void mg_response_begin(struct mg_buf *out, const struct mg_response_head *h)
 {
-    (void)mg_buf_printf(out, "HTTP/1.1 %d %s\r\ndate: %s\r\nrequest-id: %s\r\n", h->status, reason(h->status), http_date(),
-                        h->request_id->s);
+    (void)mg_buf_printf(out, "HTTP/1.1 %d %s\r\ndate: %s\r\nrequest-id: %s\r\n", h->status, reason(h->status),
+                        http_date(), h->request_id->s);
     if (h->status == 101)
         return;
     if (!h->keep_alive)
@@ -115,7 +115,8 @@ static bool has_extra(const struct mg_http_res *res, const char *name)
     return false;
 }
 
-void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, const struct mg_http_res *res, struct mg_sv body)
+void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, const struct mg_http_res *res,
+                       struct mg_sv body)
 {
     mg_response_begin(out, h);
     if (h->status != 204 && h->status != 304)
@@ -159,7 +160,8 @@ void mg_error_object(struct mg_buf *out, int status, const struct mg_err *err, c
     mg_jw_obj_end(&w);
 }
 
-void mg_response_error(struct mg_buf *out, const struct mg_response_head *h, const struct mg_err *err, const char *allow)
+void mg_response_error(struct mg_buf *out, const struct mg_response_head *h, const struct mg_err *err,
+                       const char *allow)
 {
     mg_auto(buf) struct mg_buf body = MG_BUF_INIT(ERROR_BODY_MAX);
     struct mg_http_res res = {

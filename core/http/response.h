@@ -10,13 +10,15 @@ struct mg_response_head {
     const struct mg_id *request_id;
     bool keep_alive; /* else `connection: close` */
     bool http10;
-    bool no_body;    /* HEAD: the length is told, the bytes are not sent */
+    bool no_body; /* HEAD: the length is told, the bytes are not sent */
 };
 
 /* Appends the answer. body is used as it is. */
-void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, const struct mg_http_res *res, struct mg_sv body);
+void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, const struct mg_http_res *res,
+                       struct mg_sv body);
 /* The same for an error: the error object, x-should-retry, retry-after. allow may be NULL. */
-void mg_response_error(struct mg_buf *out, const struct mg_response_head *h, const struct mg_err *err, const char *allow);
+void mg_response_error(struct mg_buf *out, const struct mg_response_head *h, const struct mg_err *err,
+                       const char *allow);
 /* The error object alone: `{"type":"error","error":{...},"request_id":...}`. request_id may be NULL. */
 void mg_error_object(struct mg_buf *out, int status, const struct mg_err *err, const struct mg_id *request_id);
 struct mg_jw;

@@ -105,8 +105,8 @@ static void fill_params(const struct pattern *p, struct mg_http_req *req)
             req->param[n++] = req->seg[i];
 }
 
-mg_rc mg_router_find(const struct mg_router *r, struct mg_http_req *req, const struct mg_route **ret, char allow[MG_ALLOW_MAX],
-                     struct mg_err *err)
+mg_rc mg_router_find(const struct mg_router *r, struct mg_http_req *req, const struct mg_route **ret,
+                     char allow[MG_ALLOW_MAX], struct mg_err *err)
 {
     const struct pattern *best = NULL, *shown = NULL;
     allow[0] = '\0';

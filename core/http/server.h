@@ -24,11 +24,11 @@ struct mg_sse;
 struct mg_ws;
 
 enum {
-    MG_HTTP_WRITE = 64 * 1024,       /* bytes of one write of a plain answer */
+    MG_HTTP_WRITE = 64 * 1024,        /* bytes of one write of a plain answer */
     MG_HTTP_STREAM_WRITE = 16 * 1024, /* bytes that a stream gathers for one write */
-    MG_HTTP_LINGER_MS = 2000,        /* to let the peer read an answer that was sent before its request ended */
-    MG_HTTP_CLOSE_MS = 10000,        /* for a WebSocket's last bytes to leave */
-    MG_HTTP_READ = 64 * 1024,        /* bytes of one read */
+    MG_HTTP_LINGER_MS = 2000,         /* to let the peer read an answer that was sent before its request ended */
+    MG_HTTP_CLOSE_MS = 10000,         /* for a WebSocket's last bytes to leave */
+    MG_HTTP_READ = 64 * 1024,         /* bytes of one read */
 };
 
 /* Work for a request thread. run is called there, then done on the loop thread (or on the stopping thread once the loop has ended). */
@@ -54,12 +54,12 @@ struct mg_http {
     uint64_t start_ns;
     struct mg_wheel wheel;
     lws_sorted_usec_list_t tick;
-    struct mg_list conns; /* all connections */
-    struct mg_list ready; /* connections with something to pump */
-    struct mg_map *key_sockets; /* credential -> struct of its WebSocket count (ws.c) */
-    size_t bodies;        /* bytes of bodies being received */
-    struct mg_buf scratch; /* one write of a stream is put together here */
-    struct mg_head head;  /* of the request that is being parsed */
+    struct mg_list conns;           /* all connections */
+    struct mg_list ready;           /* connections with something to pump */
+    struct mg_map *key_sockets;     /* credential -> struct of its WebSocket count (ws.c) */
+    size_t bodies;                  /* bytes of bodies being received */
+    struct mg_buf scratch;          /* one write of a stream is put together here */
+    struct mg_head head;            /* of the request that is being parsed */
     struct mg_http_metrics metrics; /* shared, atomic */
     struct mg_conn *adopting;
     int spare_fd; /* given up for a moment when descriptors run out, so that a connection can be refused */
@@ -68,7 +68,7 @@ struct mg_http {
 
     /* shared */
     atomic_bool woken, draining, stopping;
-    pthread_mutex_t lock; /* of the following */
+    pthread_mutex_t lock;   /* of the following */
     pthread_cond_t changed; /* n_conns; CLOCK_MONOTONIC */
     struct mg_task *finished, **finished_tail;
     unsigned n_conns;
@@ -80,10 +80,10 @@ void mg_http_on_loop(const struct mg_http *h);
 mg_rc mg_task_submit(struct mg_http *h, struct mg_task *t) MG_MUSTCHECK;
 
 enum mg_conn_state {
-    MG_CONN_HEAD,   /* waits for a request or is inside its head */
-    MG_CONN_BODY,   /* inside a request's body */
-    MG_CONN_WAIT,   /* a request thread has the request */
-    MG_CONN_SEND,   /* an answer goes out */
+    MG_CONN_HEAD, /* waits for a request or is inside its head */
+    MG_CONN_BODY, /* inside a request's body */
+    MG_CONN_WAIT, /* a request thread has the request */
+    MG_CONN_SEND, /* an answer goes out */
     MG_CONN_SSE,
     MG_CONN_WS,
     MG_CONN_LINGER, /* closed for writing: what still comes is dropped */
@@ -98,22 +98,22 @@ struct mg_conn {
     struct mg_call *call; /* the request in progress */
     struct mg_sse *sse;
     struct mg_ws *ws;
-    struct mg_buf in;     /* received and not yet used */
-    struct mg_buf out;    /* an answer; out_at bytes of it are sent */
+    struct mg_buf in;  /* received and not yet used */
+    struct mg_buf out; /* an answer; out_at bytes of it are sent */
     size_t out_at;
-    size_t scanned;       /* of mg_head_parse */
+    size_t scanned; /* of mg_head_parse */
     size_t linger_bytes;
     struct mg_body body;
-    uint8_t state;        /* enum mg_conn_state */
-    bool rx_off;          /* no reads: the peer's bytes wait in its kernel */
-    bool in_callback;     /* libwebsockets is inside a callback of this connection */
-    bool dead;            /* to be closed when the callback returns */
-    bool close_after;     /* out is the last answer */
-    bool processing;      /* the parser's loop runs */
-    bool used;            /* a request has been answered */
-    bool begun;           /* bytes of a request are here; the header timer runs */
+    uint8_t state;    /* enum mg_conn_state */
+    bool rx_off;      /* no reads: the peer's bytes wait in its kernel */
+    bool in_callback; /* libwebsockets is inside a callback of this connection */
+    bool dead;        /* to be closed when the callback returns */
+    bool close_after; /* out is the last answer */
+    bool processing;  /* the parser's loop runs */
+    bool used;        /* a request has been answered */
+    bool begun;       /* bytes of a request are here; the header timer runs */
     bool tls_settled;
-    uint16_t family;      /* of addr */
+    uint16_t family; /* of addr */
     uint16_t peer_port;
     uint8_t addr[16];
 };
@@ -152,9 +152,9 @@ struct mg_call {
     const struct mg_route *route;
     struct mg_http_req req;
     struct mg_http_res res;
-    struct mg_buf body; /* what req.body views */
-    struct mg_buf out;  /* the answer's bytes */
-    const char *ws_accept; /* of an upgrade: what the handshake answers with; arena memory */
+    struct mg_buf body;             /* what req.body views */
+    struct mg_buf out;              /* the answer's bytes */
+    const char *ws_accept;          /* of an upgrade: what the handshake answers with; arena memory */
     struct mg_stream_spec *ws_spec; /* of one session's WebSocket */
     uint64_t start_ns;
     uint64_t body_max;
@@ -182,8 +182,8 @@ void mg_sse_drain(struct mg_conn *c);
 void mg_sse_free(struct mg_sse *s);
 
 /* ws.c */
-bool mg_ws_check(struct mg_call *call, const struct mg_head *head);  /* false: call->err, call->status */
-mg_rc mg_ws_run(struct mg_call *call); /* request thread, after the authentication */
+bool mg_ws_check(struct mg_call *call, const struct mg_head *head); /* false: call->err, call->status */
+mg_rc mg_ws_run(struct mg_call *call);                              /* request thread, after the authentication */
 bool mg_ws_admit(struct mg_call *call); /* false: call->err; the credential has too many sockets */
 void mg_ws_start(struct mg_conn *c, struct mg_call *call);
 void mg_ws_rx(struct mg_conn *c, const char *p, size_t n);

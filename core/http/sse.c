@@ -14,8 +14,8 @@
 #include "http/stream.h"
 
 enum {
-    CHUNK_HEAD = 8,        /* "%06zx\r\n": leading zeros are allowed in a chunk size */
-    FRAME_EXTRA = 256,     /* `event:`, `id:` and `data:` lines around the text */
+    CHUNK_HEAD = 8,    /* "%06zx\r\n": leading zeros are allowed in a chunk size */
+    FRAME_EXTRA = 256, /* `event:`, `id:` and `data:` lines around the text */
 };
 
 struct mg_sse {
@@ -25,10 +25,10 @@ struct mg_sse {
     size_t big_at;        /* bytes of its text that went out */
     char *types;          /* comma-separated filter or NULL */
     struct mg_id thread;
-    uint64_t wrote_ns;    /* the last write */
-    uint64_t stuck_ns;    /* since when the socket takes nothing; 0: it does */
-    bool ended;           /* the last chunk is written */
-    bool last;            /* an event that ends the stream has been taken */
+    uint64_t wrote_ns; /* the last write */
+    uint64_t stuck_ns; /* since when the socket takes nothing; 0: it does */
+    bool ended;        /* the last chunk is written */
+    bool last;         /* an event that ends the stream has been taken */
 };
 
 void mg_sse_free(struct mg_sse *s)
@@ -247,8 +247,9 @@ void mg_sse_start(struct mg_conn *c, struct mg_call *call)
     mg_io_small_buffer(c);
     mg_buf_reset(b);
     mg_response_begin(b, &head);
-    (void)mg_buf_str(b, "content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
-                        "transfer-encoding: chunked\r\n\r\n");
+    (void)mg_buf_str(
+        b, "content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
+           "transfer-encoding: chunked\r\n\r\n");
     if (!mg_io_send(c, b->ptr, b->len)) {
         mg_conn_kill(c);
         return;

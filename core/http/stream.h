@@ -9,11 +9,11 @@ enum { MG_STREAM_TYPES_MAX = 100 };
 
 struct mg_stream_spec {
     struct mg_id session;
-    int64_t after_seq;     /* events with a greater number follow; the handler resolved it (now, start, or the cursor's) */
+    int64_t after_seq; /* events with a greater number follow; the handler resolved it (now, start, or the cursor's) */
     bool deltas_message, deltas_thinking;
-    struct mg_sv types;    /* comma-separated filter; empty: all; copied when the stream starts */
-    struct mg_id thread;   /* only events of this thread; "": all */
-    struct mg_id key_id;   /* the credential, so that its revocation ends the stream */
+    struct mg_sv types;  /* comma-separated filter; empty: all; copied when the stream starts */
+    struct mg_id thread; /* only events of this thread; "": all */
+    struct mg_id key_id; /* the credential, so that its revocation ends the stream */
 };
 
 struct mg_event;

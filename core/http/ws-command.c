@@ -14,7 +14,8 @@ typedef mg_rc field_fn(struct field_parse *p);
 
 static mg_rc need(const struct field_parse *p, const char *what)
 {
-    return mg_err_set(p->err, MG_EINVAL, "%.*s: must be %s, not %s", MG_SV_ARG(p->v->key), what, mg_json_type_name(p->v));
+    return mg_err_set(p->err, MG_EINVAL, "%.*s: must be %s, not %s", MG_SV_ARG(p->v->key), what,
+                      mg_json_type_name(p->v));
 }
 
 static mg_rc text(struct field_parse *p, size_t max, struct mg_sv *ret)
@@ -95,7 +96,8 @@ static mg_rc f_types(struct field_parse *p)
         struct mg_sv name = mg_json_is(t, MG_JSON_STRING) ? mg_json_str(p->a, t) : MG_SV("");
         if (name.len == 0 || name.len > 64 || memchr(name.ptr, ',', name.len) || memchr(name.ptr, 0, name.len))
             return mg_err_set(p->err, MG_EINVAL, "types: each must be the name of an event type");
-        p->c->types = p->c->types.len ? mg_arena_printf(p->a, "%.*s,%.*s", MG_SV_ARG(p->c->types), MG_SV_ARG(name)) : name;
+        p->c->types =
+            p->c->types.len ? mg_arena_printf(p->a, "%.*s,%.*s", MG_SV_ARG(p->c->types), MG_SV_ARG(name)) : name;
     }
     return MG_OK;
 }
@@ -124,17 +126,36 @@ static mg_rc f_deltas(struct field_parse *p)
     return MG_OK;
 }
 
-enum { SUB = 1, REF = 2, SESSION = 4, AFTER = 8, TYPES = 16, DELTAS = 32, THREAD = 64, CREDIT = 128, N = 256, EVENTS = 512, KEY = 1024 };
+enum {
+    SUB = 1,
+    REF = 2,
+    SESSION = 4,
+    AFTER = 8,
+    TYPES = 16,
+    DELTAS = 32,
+    THREAD = 64,
+    CREDIT = 128,
+    N = 256,
+    EVENTS = 512,
+    KEY = 1024
+};
 
 static const struct {
     const char *name;
     unsigned bit;
     field_fn *parse;
 } fields[] = {
-    {"sub", SUB, f_sub},          {"ref", REF, f_ref},          {"session_id", SESSION, f_session},
-    {"after", AFTER, f_after},    {"types", TYPES, f_types},    {"deltas", DELTAS, f_deltas},
-    {"thread_id", THREAD, f_thread}, {"credit", CREDIT, f_credit}, {"n", N, f_credit},
-    {"events", EVENTS, f_events}, {"idempotency_key", KEY, f_key},
+    {"sub", SUB, f_sub},
+    {"ref", REF, f_ref},
+    {"session_id", SESSION, f_session},
+    {"after", AFTER, f_after},
+    {"types", TYPES, f_types},
+    {"deltas", DELTAS, f_deltas},
+    {"thread_id", THREAD, f_thread},
+    {"credit", CREDIT, f_credit},
+    {"n", N, f_credit},
+    {"events", EVENTS, f_events},
+    {"idempotency_key", KEY, f_key},
 };
 
 static const struct {
@@ -169,7 +190,8 @@ static mg_rc unknown_field(struct mg_sv key, int op, struct mg_err *err)
     return mg_err_set(err, MG_EINVAL, "%.*s: not a field of '%s'", shown, key.ptr, ops[op].name);
 }
 
-static mg_rc parse_fields(struct mg_arena *a, const struct mg_json *root, int op, struct mg_ws_command *c, struct mg_err *err)
+static mg_rc parse_fields(struct mg_arena *a, const struct mg_json *root, int op, struct mg_ws_command *c,
+                          struct mg_err *err)
 {
     unsigned have = 0;
     for (const struct mg_json *v = root->child; v; v = v->next) {

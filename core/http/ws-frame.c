@@ -62,7 +62,8 @@ static enum mg_frame_result check_start(struct mg_frame *f)
     } else if (f->opcode > MG_WS_BINARY) {
         return bad(f, MG_WS_CLOSE_PROTOCOL, "unknown opcode");
     } else if ((f->opcode == MG_WS_CONTINUATION) != f->in_message) {
-        return bad(f, MG_WS_CLOSE_PROTOCOL, f->in_message ? "a message began inside of another" : "a continuation of nothing");
+        return bad(f, MG_WS_CLOSE_PROTOCOL,
+                   f->in_message ? "a message began inside of another" : "a continuation of nothing");
     }
     f->head_need = (uint8_t)(HEAD_MIN + (len == 126 ? 2 : len == 127 ? 8 : 0));
     return MG_FRAME_MORE;
@@ -160,7 +161,8 @@ uint16_t mg_frame_close_code(const struct mg_frame *f)
     if (f->control_len == 1 || !mg_utf8_valid(mg_sv_n(f->control + 2, f->control_len - 2U), NULL))
         return MG_WS_CLOSE_PROTOCOL;
     unsigned code = (unsigned)(uint8_t)f->control[0] << 8 | (uint8_t)f->control[1];
-    bool known = (code >= 1000 && code <= 1014 && code != 1004 && code != 1005 && code != 1006) || (code >= 3000 && code <= 4999);
+    bool known = (code >= 1000 && code <= 1014 && code != 1004 && code != 1005 && code != 1006) ||
+                 (code >= 3000 && code <= 4999);
     return (uint16_t)(known ? code : MG_WS_CLOSE_PROTOCOL);
 }
 

@@ -6,7 +6,14 @@
 
 #include "base/buf.h"
 
-enum mg_ws_opcode { MG_WS_CONTINUATION = 0, MG_WS_TEXT = 1, MG_WS_BINARY = 2, MG_WS_CLOSE = 8, MG_WS_PING = 9, MG_WS_PONG = 10 };
+enum mg_ws_opcode {
+    MG_WS_CONTINUATION = 0,
+    MG_WS_TEXT = 1,
+    MG_WS_BINARY = 2,
+    MG_WS_CLOSE = 8,
+    MG_WS_PING = 9,
+    MG_WS_PONG = 10
+};
 
 enum {
     MG_WS_CONTROL_MAX = 125, /* bytes of a control frame's content: RFC 6455 5.5 */
@@ -39,7 +46,7 @@ struct mg_frame {
     uint8_t head[14];
     uint8_t head_len, head_need;
     uint8_t mask_at;
-    uint8_t opcode;        /* of the current frame */
+    uint8_t opcode; /* of the current frame */
     uint8_t control_opcode, control_len;
     bool fin, in_content, in_message;
     uint16_t close_code;

@@ -17,11 +17,11 @@
 #include "json/write.h"
 
 enum {
-    TURN_EVENTS = 16,            /* of one subscription before the next has its turn */
+    TURN_EVENTS = 16,             /* of one subscription before the next has its turn */
     INLINE_PARSE_MAX = 16 * 1024, /* bytes: longer messages are parsed on a request thread */
     MALFORMED_MAX = 10,
-    ANSWER_MAX = 64 * 1024,      /* bytes of one message of ours that is no event */
-    BYE_SPREAD_MS = 5000,        /* clients come back spread over that time */
+    ANSWER_MAX = 64 * 1024, /* bytes of one message of ours that is no event */
+    BYE_SPREAD_MS = 5000,   /* clients come back spread over that time */
 };
 
 struct mg_ws_sub {
@@ -30,7 +30,7 @@ struct mg_ws_sub {
     struct mg_sub *sub; /* NULL while its start is being looked up */
     int64_t number;     /* the client's */
     int64_t credit;
-    char *types;        /* comma-separated or NULL */
+    char *types; /* comma-separated or NULL */
     struct mg_id thread;
     bool live_said, cancelled;
 };
@@ -207,8 +207,7 @@ void mg_ws_sub_open(struct mg_ws *ws, struct mg_ws_sub *s, const struct mg_strea
 
 static struct mg_ws_sub *sub_find(struct mg_ws *ws, int64_t number)
 {
-    mg_list_each(it, &ws->subs)
-    {
+    mg_list_each (it, &ws->subs) {
         struct mg_ws_sub *s = mg_container_of(it, struct mg_ws_sub, link);
         if (s->number == number)
             return s;
@@ -270,7 +269,8 @@ static void put_event(struct mg_ws *ws, const struct mg_ws_sub *s, struct mg_eve
 {
     mg_auto(buf) struct mg_buf prefix = MG_BUF_INIT(128);
     if (ws->mux)
-        (void)mg_buf_printf(&prefix, "{\"op\":\"%s\",\"sub\":%lld,\"event\":", e->seq ? "event" : "delta", (long long)s->number);
+        (void)mg_buf_printf(&prefix, "{\"op\":\"%s\",\"sub\":%lld,\"event\":", e->seq ? "event" : "delta",
+                            (long long)s->number);
     mg_frame_begin(b, MG_WS_TEXT, prefix.len + e->json.len + (ws->mux ? 1 : 0));
     (void)mg_buf_sv(b, mg_buf_view(&prefix));
     mg_metric_add(&ws->conn->http->metrics.ws_events, 1);
@@ -508,8 +508,8 @@ static mg_rc cmd_subscribe(struct mg_ws *ws, struct mg_ws_job *j)
     if (sub_find(ws, j->cmd.sub))
         return mg_err_set(&j->err, MG_EINVAL, "sub: %lld is in use on this socket", (long long)j->cmd.sub);
     if (ws->n_subs >= h->limits.subs_max)
-        return mg_err_set(&j->err, MG_ERATE, "sub: this socket has %u subscriptions, which is its limit; open another socket",
-                          ws->n_subs);
+        return mg_err_set(&j->err, MG_ERATE,
+                          "sub: this socket has %u subscriptions, which is its limit; open another socket", ws->n_subs);
     j->sub = sub_new(ws, j->cmd.sub, j->cmd.types, j->cmd.thread_id);
     j->sub->credit = j->cmd.credit;
     j->kind = JOB_SUBSCRIBE;
@@ -521,7 +521,8 @@ static mg_rc cmd_unsubscribe(struct mg_ws *ws, const struct mg_ws_job *j, struct
 {
     struct mg_ws_sub *s = sub_find(ws, j->cmd.sub);
     if (!s || s->cancelled)
-        return mg_err_set(err, MG_ENOTFOUND, "sub: there is no subscription %lld on this socket", (long long)j->cmd.sub);
+        return mg_err_set(err, MG_ENOTFOUND, "sub: there is no subscription %lld on this socket",
+                          (long long)j->cmd.sub);
     put_note(&ws->control, s, "end", "unsubscribed");
     mg_conn_ready(ws->conn);
     if (s->sub) {
@@ -537,7 +538,8 @@ static mg_rc cmd_credit(struct mg_ws *ws, const struct mg_ws_job *j, struct mg_e
 {
     struct mg_ws_sub *s = sub_find(ws, j->cmd.sub);
     if (!s)
-        return mg_err_set(err, MG_ENOTFOUND, "sub: there is no subscription %lld on this socket", (long long)j->cmd.sub);
+        return mg_err_set(err, MG_ENOTFOUND, "sub: there is no subscription %lld on this socket",
+                          (long long)j->cmd.sub);
     s->credit += j->cmd.credit;
     if (s->credit > MG_WS_CREDIT_MAX)
         s->credit = MG_WS_CREDIT_MAX;

@@ -13,10 +13,10 @@ struct mg_ws_job;
 
 struct mg_ws {
     struct mg_conn *conn;
-    bool mux;             /* mango.v1: many sessions */
-    bool closing;         /* the close frame is queued: nothing more is said or heard */
+    bool mux;     /* mango.v1: many sessions */
+    bool closing; /* the close frame is queued: nothing more is said or heard */
     bool job_runs;
-    uint8_t malformed;    /* commands; ten end the socket */
+    uint8_t malformed; /* commands; ten end the socket */
     unsigned n_subs, n_jobs;
     struct mg_frame in;
     struct mg_list subs;  /* mg_ws_sub.link */
@@ -24,7 +24,7 @@ struct mg_ws {
     struct mg_list jobs;  /* mg_ws_job.link: the first runs, the others wait, so that sends keep their order */
     size_t job_bytes;
     struct mg_buf control; /* finished frames that go out before events: answers, pongs, close */
-    struct mg_event *big; /* an event whose frame goes out in pieces; nothing may come between */
+    struct mg_event *big;  /* an event whose frame goes out in pieces; nothing may come between */
     size_t big_at;
     uint64_t ping_ns;     /* the first ping without a pong; 0: none */
     uint64_t wrote_ns;    /* the last ping or write */
@@ -32,13 +32,13 @@ struct mg_ws {
     uint64_t stuck_ns;    /* since when the socket takes nothing; 0: it does */
     struct mg_id session; /* of the one-session form */
     struct mg_principal who;
-    struct mg_sv remote;  /* malloc memory */
+    struct mg_sv remote; /* malloc memory */
 };
 
 /* ws.c */
-void mg_ws_say(struct mg_ws *ws, struct mg_sv json);      /* queues a text frame of ours and asks for a turn */
+void mg_ws_say(struct mg_ws *ws, struct mg_sv json); /* queues a text frame of ours and asks for a turn */
 void mg_ws_close(struct mg_ws *ws, uint16_t code, const char *why);
-void mg_ws_flow(struct mg_ws *ws);                        /* reads on or off, by what waits */
+void mg_ws_flow(struct mg_ws *ws); /* reads on or off, by what waits */
 
 /* ws-stream.c */
 void mg_ws_hello(struct mg_ws *ws);

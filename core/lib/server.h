@@ -8,9 +8,9 @@
 struct mg_server;
 
 struct mg_server_opts {
-    const struct mg_conf *conf;   /* borrowed for the server's life */
+    const struct mg_conf *conf; /* borrowed for the server's life */
     const char *migrations_dir;
-    const char *plugin_dir;       /* of the installation; MANGO_PLUGIN_DIR wins */
+    const char *plugin_dir; /* of the installation; MANGO_PLUGIN_DIR wins */
 };
 
 /* MG_ECONFIG: what the operator must mend; MG_ECONFLICT "state_in_use": another server has the state folder. */

@@ -13,8 +13,8 @@ struct mg_box {
     pthread_mutex_t lock;
     struct mg_sandbox *sandbox;
     struct mg_tools *tools;
-    unsigned refs;        /* guarded by engine.lock; the map holds one */
-    uint64_t used_ns;     /* guarded by engine.lock */
+    unsigned refs;    /* guarded by engine.lock; the map holds one */
+    uint64_t used_ns; /* guarded by engine.lock */
 };
 
 static void box_free(struct mg_box *b)
@@ -72,7 +72,8 @@ bool mg_box_have(struct mg_engine *e, const struct mg_id *session)
 
 static const struct mg_stmt SQL_ENV = {"box_env", "SELECT env_config FROM sessions WHERE id = $1"};
 
-mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, struct mg_cancel *cancel, struct mg_err *err)
+mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, struct mg_cancel *cancel,
+                     struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     if (!e->opts.sandboxes)

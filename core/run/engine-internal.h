@@ -32,10 +32,10 @@ struct mg_run {
 
     /* The request in flight: touched by one job at a time, and by the model's callbacks before on_done. */
     struct mg_id request_id;
-    char *agent;              /* the session's agent snapshot */
+    char *agent; /* the session's agent snapshot */
     int64_t inputs[MG_RUN_INPUTS_MAX];
     int n_inputs;
-    char *user_content;       /* raw content array that this request adds to the transcript, or NULL */
+    char *user_content; /* raw content array that this request adds to the transcript, or NULL */
     struct mg_id block_event[MG_RUN_BLOCKS_MAX];
     int block_index[MG_RUN_BLOCKS_MAX]; /* of a text block within its message */
     struct mg_model_result *result;
@@ -54,14 +54,14 @@ struct mg_engine {
     struct mg_engine_opts opts;
     struct mg_hub *hub;
     struct mg_notify *notify;
-    struct mg_id node;        /* changes when the lease was lost: guarded by lock */
+    struct mg_id node; /* changes when the lease was lost: guarded by lock */
     pthread_mutex_t lock;
-    struct mg_map *runs;      /* session id -> struct mg_run; guarded by lock */
-    struct mg_map *boxes;     /* session id -> struct mg_box; guarded by lock */
+    struct mg_map *runs;  /* session id -> struct mg_run; guarded by lock */
+    struct mg_map *boxes; /* session id -> struct mg_box; guarded by lock */
     struct mg_pool *steps, *tools, *sandbox;
     struct mg_clock *clock;
-    atomic_bool draining;     /* no new step is started */
-    atomic_int repairs;       /* stream repairs on their way through the hub's owner */
+    atomic_bool draining; /* no new step is started */
+    atomic_int repairs;   /* stream repairs on their way through the hub's owner */
     /* counters for /metrics */
     atomic_llong n_turns, n_requests, n_tool_calls, n_retries, n_takeovers, n_fenced, n_ambiguous;
 };
@@ -77,23 +77,23 @@ void mg_run_cancel(struct mg_run *r);
 void mg_run_cancel_all(struct mg_engine *e);
 /* Steps. Each runs on an engine thread with a connection of its own. */
 typedef void mg_run_fn(struct mg_run *r, struct mg_pg *pg);
-void mg_run_later(struct mg_run *r, mg_run_fn *fn);                        /* takes a reference of its own */
-void mg_run_after(struct mg_run *r, uint64_t delay_ms, mg_run_fn *fn);     /* the same, later (clock.c) */
+void mg_run_later(struct mg_run *r, mg_run_fn *fn);                    /* takes a reference of its own */
+void mg_run_after(struct mg_run *r, uint64_t delay_ms, mg_run_fn *fn); /* the same, later (clock.c) */
 /* A step could not be done. Fenced, cancelled or gone: the run is over here. Anything else is a dependency that is down: again after a pause. */
 void mg_run_failed(struct mg_run *r, mg_rc rc, const struct mg_err *err, mg_run_fn *again);
 /* After a commit: what the session's row says comes next. */
 void mg_run_continue(struct mg_run *r, struct mg_pg *pg, const struct mg_session_state *st);
 
 /* ---- request.c ---- */
-void mg_run_request(struct mg_run *r, struct mg_pg *pg);  /* builds and sends the model request of the present step */
+void mg_run_request(struct mg_run *r, struct mg_pg *pg); /* builds and sends the model request of the present step */
 /* ---- preview.c ---- */
 void mg_run_delta(void *ctx, int block_index, enum mg_block_kind kind, bool start, struct mg_sv text);
 /* ---- response.c ---- */
 void mg_run_response(struct mg_run *r, struct mg_pg *pg); /* commits r->result */
 /* ---- calls.c ---- */
-void mg_run_calls(struct mg_run *r, struct mg_pg *pg);    /* starts the next prepared call, or ends the wave */
+void mg_run_calls(struct mg_run *r, struct mg_pg *pg); /* starts the next prepared call, or ends the wave */
 /* ---- resume.c ---- */
-void mg_run_resume(struct mg_run *r, struct mg_pg *pg);   /* goes on at the durable step, whatever it is */
+void mg_run_resume(struct mg_run *r, struct mg_pg *pg); /* goes on at the durable step, whatever it is */
 
 /* ---- box.c: live sandboxes and their tools, by session ---- */
 struct mg_box;
@@ -102,7 +102,8 @@ struct mg_box *mg_box_lock(struct mg_engine *e, const struct mg_id *session);
 void mg_box_unlock(struct mg_box *b);
 struct mg_tools *mg_box_tools(struct mg_box *b);
 bool mg_box_have(struct mg_engine *e, const struct mg_id *session);
-mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, struct mg_cancel *cancel, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, struct mg_cancel *cancel,
+                     struct mg_err *err) MG_MUSTCHECK;
 void mg_box_drop(struct mg_engine *e, const struct mg_id *session); /* closes the shell, forgets the handle */
 void mg_box_drop_idle(struct mg_engine *e, uint64_t idle_ns);       /* 0: all */
 

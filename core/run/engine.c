@@ -7,9 +7,9 @@
 #include "store/node.h"
 
 enum {
-    MG_STEP_QUEUE_MAX = 200000,  /* waiting steps: a session has one at most */
-    MG_SANDBOX_THREADS = 4,      /* creates and attaches at once; each holds a connection */
-    MG_STOP_GRACE_MS = 10000,    /* a stop waits this long for running tool calls before they are cancelled */
+    MG_STEP_QUEUE_MAX = 200000, /* waiting steps: a session has one at most */
+    MG_SANDBOX_THREADS = 4,     /* creates and attaches at once; each holds a connection */
+    MG_STOP_GRACE_MS = 10000,   /* a stop waits this long for running tool calls before they are cancelled */
 };
 
 static void *pg_start(void *ctx)
@@ -43,7 +43,8 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
                                                   .thread_start = pg_start,
                                                   .thread_stop = pg_stop,
                                                   .ctx = e});
-    e->tools = mg_pool_new(&(struct mg_pool_opts){.name = "tool", .min = 0, .max = o->tool_threads, .queue_max = MG_STEP_QUEUE_MAX});
+    e->tools = mg_pool_new(
+        &(struct mg_pool_opts){.name = "tool", .min = 0, .max = o->tool_threads, .queue_max = MG_STEP_QUEUE_MAX});
     e->sandbox = mg_pool_new(&(struct mg_pool_opts){.name = "sandbox",
                                                     .min = 0,
                                                     .max = MG_SANDBOX_THREADS,
@@ -91,7 +92,8 @@ static void hand_on(struct mg_engine *e)
     if (rc == MG_OK)
         rc = mg_node_delete(pg, &e->node, &err);
     if (rc < 0)
-        mg_log(MG_WARN, "turns were not handed on; other nodes take them when the lease ends", MG_F_STR("error", err.text));
+        mg_log(MG_WARN, "turns were not handed on; other nodes take them when the lease ends",
+               MG_F_STR("error", err.text));
     mg_pg_free(pg);
 }
 
@@ -132,7 +134,9 @@ void mg_engine_stop(struct mg_engine *e)
 void mg_engine_go(struct mg_engine *e, const struct mg_session_state *st)
 {
     struct mg_run *r = mg_run_new(e, &st->session, st->turn_epoch);
-    mg_run_later(r, st->turn_step == MG_TURN_MODEL ? mg_run_request : st->turn_step == MG_TURN_TOOLS ? mg_run_calls : mg_run_resume);
+    mg_run_later(r, st->turn_step == MG_TURN_MODEL   ? mg_run_request
+                    : st->turn_step == MG_TURN_TOOLS ? mg_run_calls
+                                                     : mg_run_resume);
     mg_run_unref(r);
 }
 
@@ -191,7 +195,8 @@ static void destroy_work(void *arg, void *thread)
     mg_autofree struct destroy_job *j = arg;
     struct mg_err err = {0};
     if (mg_sandbox_destroy(j->engine->opts.sandboxes, thread, mg_id_sv(&j->session), &err) < 0)
-        mg_log(MG_WARN, "a sandbox is not destroyed yet; it is tried again", MG_F_STR("session", j->session.s), MG_F_STR("error", err.text));
+        mg_log(MG_WARN, "a sandbox is not destroyed yet; it is tried again", MG_F_STR("session", j->session.s),
+               MG_F_STR("error", err.text));
 }
 
 static void destroy_later(struct mg_engine *e, const struct mg_id *session)
@@ -213,7 +218,8 @@ void mg_engine_deleted(struct mg_engine *e, const struct mg_id *session, int64_t
     mg_time_format(mg_wall_us(), now);
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(1024);
     (void)mg_buf_printf(&b, "{\"id\":\"%s\",\"type\":\"session.deleted\",\"processed_at\":\"%s\"}", id.s, now);
-    struct mg_event *ev = mg_event_new(last_seq + 1, mg_id_sv(&id), MG_SV("session.deleted"), MG_SV(""), mg_buf_view(&b));
+    struct mg_event *ev =
+        mg_event_new(last_seq + 1, mg_id_sv(&id), MG_SV("session.deleted"), MG_SV(""), mg_buf_view(&b));
     mg_hub_publish(e->hub, session, &ev, 1);
     if (e->notify)
         mg_notify_send(e->notify, mg_id_sv(session), last_seq + 1);
@@ -240,12 +246,17 @@ void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out)
         {"mango_turn_fenced_total", "Writes refused because another node owns the turn", atomic_load(&e->n_fenced)},
     };
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
-        (void)mg_buf_printf(out, "# HELP %s %s\n# TYPE %s counter\n%s %lld\n", counters[i].name, counters[i].help, counters[i].name, counters[i].name,
-                            counters[i].value);
+        (void)mg_buf_printf(out, "# HELP %s %s\n# TYPE %s counter\n%s %lld\n", counters[i].name, counters[i].help,
+                            counters[i].name, counters[i].name, counters[i].value);
     pthread_mutex_lock(&e->lock);
     size_t runs = mg_map_len(e->runs), boxes = mg_map_len(e->boxes);
     pthread_mutex_unlock(&e->lock);
-    (void)mg_buf_printf(out, "# HELP mango_turns_running Turns that this node owns\n# TYPE mango_turns_running gauge\nmango_turns_running %zu\n", runs);
-    (void)mg_buf_printf(out, "# HELP mango_sandboxes_attached Sandboxes with a live handle here\n# TYPE mango_sandboxes_attached gauge\nmango_sandboxes_attached %zu\n",
+    (void)mg_buf_printf(out,
+                        "# HELP mango_turns_running Turns that this node owns\n# TYPE mango_turns_running "
+                        "gauge\nmango_turns_running %zu\n",
+                        runs);
+    (void)mg_buf_printf(out,
+                        "# HELP mango_sandboxes_attached Sandboxes with a live handle here\n# TYPE "
+                        "mango_sandboxes_attached gauge\nmango_sandboxes_attached %zu\n",
                         boxes);
 }

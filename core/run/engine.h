@@ -19,12 +19,12 @@ struct mg_sandboxes;
 struct mg_session_state;
 
 enum {
-    MG_TURN_ROUNDS_MAX = 200,     /* model requests of one turn: an endless tool loop ends with an explicit error */
-    MG_TURN_ATTEMPTS_MAX = 3,     /* of one request: semantics RT2 */
-    MG_TURN_BACKOFF_MS = 1000,    /* doubled with each attempt, plus up to a quarter of jitter */
-    MG_TURN_CONTINUE_MAX = 3,     /* continuations after max_tokens */
-    MG_TURN_PAUSE_MAX = 5,        /* continuations after pause_turn */
-    MG_SHELL_IDLE_S = 1800,       /* a session's tools (its persistent shell) are kept this long without a call */
+    MG_TURN_ROUNDS_MAX = 200,  /* model requests of one turn: an endless tool loop ends with an explicit error */
+    MG_TURN_ATTEMPTS_MAX = 3,  /* of one request: semantics RT2 */
+    MG_TURN_BACKOFF_MS = 1000, /* doubled with each attempt, plus up to a quarter of jitter */
+    MG_TURN_CONTINUE_MAX = 3,  /* continuations after max_tokens */
+    MG_TURN_PAUSE_MAX = 5,     /* continuations after pause_turn */
+    MG_SHELL_IDLE_S = 1800,    /* a session's tools (its persistent shell) are kept this long without a call */
 };
 
 struct mg_engine_opts {
@@ -36,7 +36,7 @@ struct mg_engine_opts {
     struct mg_id node;
     unsigned threads, tool_threads;
     unsigned node_ttl_ms;
-    const char *model_id;           /* replaces the agent's model when set (MANGO_MODEL_ID) */
+    const char *model_id; /* replaces the agent's model when set (MANGO_MODEL_ID) */
     unsigned max_tokens;
 };
 

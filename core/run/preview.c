@@ -42,10 +42,11 @@ void mg_run_delta(void *ctx, int i, enum mg_block_kind kind, bool start, struct 
     if (start || kind != MG_BLOCK_TEXT || text.len == 0 || mg_hub_idle(r->engine->hub))
         return;
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_MODEL_LINE_MAX);
-    (void)mg_buf_printf(&b,
-                        "{\"type\":\"event_delta\",\"event_id\":\"%s\",\"delta\":{\"type\":\"content_delta\",\"index\":%d,\"content\":"
-                        "{\"type\":\"text\",\"text\":\"%.*s\"}}}",
-                        r->block_event[i].s, r->block_index[i], MG_SV_ARG(text));
+    (void)mg_buf_printf(
+        &b,
+        "{\"type\":\"event_delta\",\"event_id\":\"%s\",\"delta\":{\"type\":\"content_delta\",\"index\":%d,\"content\":"
+        "{\"type\":\"text\",\"text\":\"%.*s\"}}}",
+        r->block_event[i].s, r->block_index[i], MG_SV_ARG(text));
     if (mg_buf_ok(&b))
         preview_send(r, &r->block_event[i], "event_delta", 1, mg_buf_view(&b));
 }

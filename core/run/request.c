@@ -31,8 +31,8 @@ static void remember(struct mg_run *r, const struct mg_turn_input *in, struct mg
     }
 }
 
-static mg_rc build(struct mg_engine *e, struct mg_arena *a, const struct mg_turn_input *in, struct mg_sv user_content, struct mg_buf *out,
-                   struct mg_err *err)
+static mg_rc build(struct mg_engine *e, struct mg_arena *a, const struct mg_turn_input *in, struct mg_sv user_content,
+                   struct mg_buf *out, struct mg_err *err)
 {
     struct mg_json *agent;
     mg_rc rc = mg_json_parse(a, in->agent, &mg_json_raw_limits, &agent, err);
@@ -100,7 +100,8 @@ void mg_run_request(struct mg_run *r, struct mg_pg *pg)
         return;
     }
     atomic_fetch_add(&e->n_requests, 1);
-    const struct mg_model_call_opts o = {.body = mg_buf_view(&body), .on_delta = mg_run_delta, .on_done = on_done, .ctx = mg_run_ref(r)};
+    const struct mg_model_call_opts o = {
+        .body = mg_buf_view(&body), .on_delta = mg_run_delta, .on_done = on_done, .ctx = mg_run_ref(r)};
     uint64_t call = mg_model_start(e->opts.model, &o);
     atomic_store(&r->model_call, call);
     if (mg_cancel_fired(r->cancel) || atomic_load(&e->draining))

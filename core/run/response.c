@@ -44,7 +44,8 @@ static int64_t backoff_us(int64_t attempt, uint32_t retry_after_ms)
 /* The turn is over without an answer. The inputs stay in the transcript; messages behind them are not tried: they would fail alike. */
 static mg_rc give_up(struct mg_step *s, const char *type, const char *message, bool terminal, struct mg_err *err)
 {
-    mg_step_event(s, MG_EV_SESSION_ERROR, mg_members_error(s->arena, type, message, terminal ? "terminal" : "exhausted"), true);
+    mg_step_event(s, MG_EV_SESSION_ERROR,
+                  mg_members_error(s->arena, type, message, terminal ? "terminal" : "exhausted"), true);
     mg_rc rc = mg_events_mark_all(s->arena, s->t, &s->st.session, s->st.last_seq, s->now_us, err);
     if (rc < 0)
         return rc;
@@ -145,7 +146,8 @@ static const char *permission_name(enum mg_permission p)
     return "deny";
 }
 
-static struct mg_sv call_members(struct mg_arena *a, const struct mg_model_block *b, struct mg_sv input, const struct mg_tool_rule *rule)
+static struct mg_sv call_members(struct mg_arena *a, const struct mg_model_block *b, struct mg_sv input,
+                                 const struct mg_tool_rule *rule)
 {
     mg_auto(buf) struct mg_buf m = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
     (void)mg_buf_str(&m, "\"name\":\"");
@@ -156,7 +158,8 @@ static struct mg_sv call_members(struct mg_arena *a, const struct mg_model_block
         enum mg_permission p = rule->known ? rule->permission : MG_PERM_DENY;
         (void)mg_buf_printf(&m, ",\"evaluated_permission\":\"%s\"", permission_name(p));
         if (p != MG_PERM_DENY)
-            (void)mg_buf_printf(&m, ",\"evaluation\":{\"type\":\"%s\"}", p == MG_PERM_ASK ? "always_ask" : "always_allow");
+            (void)mg_buf_printf(&m, ",\"evaluation\":{\"type\":\"%s\"}",
+                                p == MG_PERM_ASK ? "always_ask" : "always_allow");
     }
     return mg_arena_sv(a, mg_buf_view(&m));
 }
@@ -190,7 +193,8 @@ struct wave {
     int n;
 };
 
-static void call_event(struct mg_run *r, struct mg_step *s, const struct mg_json *agent, const struct mg_model_block *b, bool cut, struct wave *w)
+static void call_event(struct mg_run *r, struct mg_step *s, const struct mg_json *agent, const struct mg_model_block *b,
+                       bool cut, struct wave *w)
 {
     struct mg_tool_rule rule = mg_tool_rule_of(s->arena, agent, b->tool_name);
     struct mg_sv input = b->tool_input.len ? b->tool_input : MG_SV("{}");
@@ -213,8 +217,8 @@ static void call_event(struct mg_run *r, struct mg_step *s, const struct mg_json
 }
 
 /* Events of all blocks, in their order. The transcript entries are in the step already: a call's round is the transcript's length after them. */
-static mg_rc block_events(struct mg_run *r, struct mg_step *s, const struct mg_model_result *res, bool with_calls, bool cut, struct wave *w,
-                          struct mg_err *err)
+static mg_rc block_events(struct mg_run *r, struct mg_step *s, const struct mg_model_result *res, bool with_calls,
+                          bool cut, struct wave *w, struct mg_err *err)
 {
     struct mg_json *agent;
     mg_rc rc = mg_json_parse(s->arena, mg_sv_of(r->agent), &mg_json_raw_limits, &agent, err);
@@ -244,7 +248,8 @@ static mg_rc wave_save(struct mg_step *s, struct wave *w, struct mg_err *err)
     mg_rc rc = mg_calls_insert(s->arena, s->t, &s->st.session, s->st.turn_epoch, w->calls, w->n, err);
     for (int i = 0; rc == MG_OK && i < w->n; i++)
         if (w->refusals[i])
-            rc = mg_turn_answer_call(s, &w->calls[i], MG_ANSWER_DENIAL, mg_text_content(s->arena, w->refusals[i]), true, err);
+            rc = mg_turn_answer_call(s, &w->calls[i], MG_ANSWER_DENIAL, mg_text_content(s->arena, w->refusals[i]), true,
+                                     err);
     return rc;
 }
 
@@ -279,7 +284,8 @@ static mg_rc end_of_turn(struct mg_step *s, const struct mg_model_result *res, s
     return mg_turn_finish(s, MG_SV("{\"type\":\"end_turn\"}"), MG_SV(""), err);
 }
 
-static mg_rc after_answer(struct mg_step *s, const struct mg_model_result *res, enum verdict v, struct wave *w, struct mg_err *err)
+static mg_rc after_answer(struct mg_step *s, const struct mg_model_result *res, enum verdict v, struct wave *w,
+                          struct mg_err *err)
 {
     mg_rc rc;
     switch (v) {
@@ -294,16 +300,22 @@ static mg_rc after_answer(struct mg_step *s, const struct mg_model_result *res, 
     case V_CONTINUE:
         s->st.turn_continues++;
         if (strcmp(res->stop_reason, "max_tokens") == 0)
-            mg_step_transcript(s, false, mg_text_content(s->arena, "Your answer was cut off at its token limit. Go on exactly where it stopped."));
+            mg_step_transcript(
+                s, false,
+                mg_text_content(s->arena,
+                                "Your answer was cut off at its token limit. Go on exactly where it stopped."));
         mg_turn_request(s, false);
         return MG_OK;
     case V_BROKEN:
         break;
     }
-    return give_up(s, "model_request_failed_error",
-                   mg_arena_strdup(s->arena, mg_arena_printf(s->arena, "the model's answer ended with stop_reason '%s', which does not fit its content",
-                                                            res->stop_reason)),
-                   false, err);
+    return give_up(
+        s, "model_request_failed_error",
+        mg_arena_strdup(
+            s->arena,
+            mg_arena_printf(s->arena, "the model's answer ended with stop_reason '%s', which does not fit its content",
+                            res->stop_reason)),
+        false, err);
 }
 
 static int count_calls(const struct mg_model_result *res)

@@ -5,7 +5,8 @@
 /* After a claim, a back-off, or a commit whose outcome is unknown: the session's row says where the turn stands, and it goes on there. A call that was
  * started and has no result is ambiguous: it may have had its effect, so it is reported and never run again. */
 
-static const char ambiguous_text[] = "The server was interrupted while this call was running, and its result was lost. It may or may not have taken effect; it "
+static const char ambiguous_text[] = "The server was interrupted while this call was running, and its result was lost. "
+                                     "It may or may not have taken effect; it "
                                      "was not run again. Check before you repeat it.";
 
 static mg_rc settle_started(struct mg_run *r, struct mg_step *s, struct mg_err *err)
@@ -19,7 +20,8 @@ static mg_rc settle_started(struct mg_run *r, struct mg_step *s, struct mg_err *
             continue;
         calls[i].state = MG_CALL_AMBIGUOUS;
         atomic_fetch_add(&r->engine->n_ambiguous, 1);
-        mg_log(MG_WARN, "tool call is ambiguous after a takeover", MG_F_STR("session", s->st.session.s), MG_F_STR("call", calls[i].event_id.s));
+        mg_log(MG_WARN, "tool call is ambiguous after a takeover", MG_F_STR("session", s->st.session.s),
+               MG_F_STR("call", calls[i].event_id.s));
         rc = mg_turn_answer_call(s, &calls[i], MG_ANSWER_SERVER, mg_text_content(s->arena, ambiguous_text), true, err);
     }
     return rc < 0 ? rc : mg_turn_after_calls(s, calls, n, err);

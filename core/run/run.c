@@ -108,12 +108,14 @@ void mg_run_failed(struct mg_run *r, mg_rc rc, const struct mg_err *err, mg_run_
     if (rc == MG_EFENCED || rc == MG_ECANCELED || rc == MG_ENOTFOUND || mg_cancel_fired(r->cancel)) {
         if (rc == MG_EFENCED)
             atomic_fetch_add(&r->engine->n_fenced, 1);
-        mg_log(MG_INFO, "turn left this node", MG_F_STR("session", r->session.s), MG_F_INT("epoch", r->epoch), MG_F_STR("why", err->text));
+        mg_log(MG_INFO, "turn left this node", MG_F_STR("session", r->session.s), MG_F_INT("epoch", r->epoch),
+               MG_F_STR("why", err->text));
         mg_run_cancel(r);
         mg_run_drop(r);
         return;
     }
-    mg_log(MG_WARN, "turn step failed, will be tried again", MG_F_STR("session", r->session.s), MG_F_STR("error", err->text));
+    mg_log(MG_WARN, "turn step failed, will be tried again", MG_F_STR("session", r->session.s),
+           MG_F_STR("error", err->text));
     mg_run_after(r, MG_RUN_PAUSE_MS, again);
 }
 

@@ -6,8 +6,8 @@
 #include "base/hook.h"
 #include "run/engine-internal.h"
 
-mg_rc mg_step_begin(struct mg_step *s, struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, struct mg_sv session, struct mg_sv workspace,
-                    int64_t epoch, struct mg_err *err)
+mg_rc mg_step_begin(struct mg_step *s, struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, struct mg_sv session,
+                    struct mg_sv workspace, int64_t epoch, struct mg_err *err)
 {
     *s = (struct mg_step){.engine = e, .arena = a, .txn = mg_txn_on(pg)};
     s->t = &s->txn;
@@ -20,7 +20,8 @@ mg_rc mg_step_begin(struct mg_step *s, struct mg_engine *e, struct mg_pg *pg, st
     return MG_OK;
 }
 
-void mg_step_adopt(struct mg_step *s, struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, const struct mg_session_state *st)
+void mg_step_adopt(struct mg_step *s, struct mg_engine *e, struct mg_txn *t, struct mg_arena *a,
+                   const struct mg_session_state *st)
 {
     *s = (struct mg_step){.engine = e, .arena = a, .t = t, .st = *st, .now_us = mg_wall_us()};
     s->txn.done = true; /* nothing of its own to roll back */
@@ -38,14 +39,15 @@ static void *grown(struct mg_arena *a, void *old, int n, int *cap, size_t size)
     return p;
 }
 
-void mg_step_event_id(struct mg_step *s, const struct mg_id *id, enum mg_event_type type, struct mg_sv members, bool processed)
+void mg_step_event_id(struct mg_step *s, const struct mg_id *id, enum mg_event_type type, struct mg_sv members,
+                      bool processed)
 {
     s->events = grown(s->arena, s->events, s->n_events, &s->cap_events, sizeof(*s->events));
     s->events[s->n_events++] = (struct mg_event_row){
         .id = *id,
         .type = type,
-        .body = mg_arena_printf(s->arena, "{\"id\":\"%s\",\"type\":\"%s\"%s%.*s}", id->s, mg_event_type_name(type), members.len ? "," : "",
-                                MG_SV_ARG(members)),
+        .body = mg_arena_printf(s->arena, "{\"id\":\"%s\",\"type\":\"%s\"%s%.*s}", id->s, mg_event_type_name(type),
+                                members.len ? "," : "", MG_SV_ARG(members)),
         .processed = processed,
     };
 }
@@ -109,7 +111,8 @@ void mg_step_publish(const struct mg_step *s)
             const struct mg_event_row *r = &s->events[i];
             mg_buf_reset(&b);
             (void)mg_event_render(&b, r->body, r->processed ? s->now_us : INT64_MIN);
-            events[i] = mg_event_new(first + i, mg_id_sv(&r->id), mg_sv_of(mg_event_type_name(r->type)), MG_SV(""), mg_buf_view(&b));
+            events[i] = mg_event_new(first + i, mg_id_sv(&r->id), mg_sv_of(mg_event_type_name(r->type)), MG_SV(""),
+                                     mg_buf_view(&b));
         }
         mg_hub_publish(s->engine->hub, &s->st.session, events, s->n_events);
     }

@@ -21,13 +21,13 @@ struct mg_step {
     struct mg_engine *engine;
     struct mg_arena *arena;
     struct mg_txn txn;
-    struct mg_txn *t;            /* &txn, or the caller's */
-    struct mg_session_state st;  /* as locked; change it in place */
+    struct mg_txn *t;           /* &txn, or the caller's */
+    struct mg_session_state st; /* as locked; change it in place */
     struct mg_event_row *events;
     int n_events, cap_events;
     struct mg_transcript_row *entries;
     int n_entries, cap_entries;
-    int64_t now_us;              /* the instant of this step: every processed_at of it */
+    int64_t now_us; /* the instant of this step: every processed_at of it */
     bool flushed;
 };
 
@@ -37,15 +37,17 @@ static inline void mg_step_cleanup(struct mg_step *s)
 }
 
 /* Locks the session. workspace empty: any. epoch < 0: none is asked for, else MG_EFENCED when the turn is no longer ours. */
-mg_rc mg_step_begin(struct mg_step *s, struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, struct mg_sv session, struct mg_sv workspace,
-                    int64_t epoch, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_step_begin(struct mg_step *s, struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, struct mg_sv session,
+                    struct mg_sv workspace, int64_t epoch, struct mg_err *err) MG_MUSTCHECK;
 /* A step inside the caller's transaction, which has just inserted the session's rows. */
-void mg_step_adopt(struct mg_step *s, struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, const struct mg_session_state *st);
+void mg_step_adopt(struct mg_step *s, struct mg_engine *e, struct mg_txn *t, struct mg_arena *a,
+                   const struct mg_session_state *st);
 
 /* Adds an event {"id":..,"type":..,MEMBERS}; members is raw text without braces, or empty. The id lives in the step. */
 struct mg_id mg_step_event(struct mg_step *s, enum mg_event_type type, struct mg_sv members, bool processed);
 /* The same with an id that was made before (previews carry it). */
-void mg_step_event_id(struct mg_step *s, const struct mg_id *id, enum mg_event_type type, struct mg_sv members, bool processed);
+void mg_step_event_id(struct mg_step *s, const struct mg_id *id, enum mg_event_type type, struct mg_sv members,
+                      bool processed);
 void mg_step_transcript(struct mg_step *s, bool assistant, struct mg_sv content);
 /* Queues all that was collected. Called by commit; in an adopted step by its owner. */
 mg_rc mg_step_flush(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;

@@ -41,7 +41,8 @@ struct mg_tool_rule mg_tool_rule_of(struct mg_arena *a, const struct mg_json *ag
     const struct mg_json *tools = mg_json_get(agent, "tools");
     for (const struct mg_json *t = tools ? tools->child : NULL; t; t = t->next) {
         if (type_is(a, t, "agent_toolset_20260401") && mg_tool_known(name))
-            return (struct mg_tool_rule){.known = true, .kind = MG_CALL_BUILTIN, .permission = toolset_permission(a, t, name)};
+            return (struct mg_tool_rule){
+                .known = true, .kind = MG_CALL_BUILTIN, .permission = toolset_permission(a, t, name)};
         if (type_is(a, t, "custom") && mg_sv_eq(mg_json_get_str(a, t, "name"), name))
             return (struct mg_tool_rule){.known = true, .kind = MG_CALL_CUSTOM, .permission = MG_PERM_ALLOW};
     }

@@ -37,12 +37,13 @@ void mg_turn_request_end(struct mg_step *s, bool is_error, const struct mg_model
 {
     static const struct mg_model_usage none;
     const struct mg_model_usage *u = usage ? usage : &none;
-    struct mg_sv members =
-        mg_arena_printf(s->arena,
-                        "\"model_request_start_id\":\"%s\",\"is_error\":%s,\"model_usage\":{\"input_tokens\":%lld,\"output_tokens\":%lld,"
-                        "\"cache_creation_input_tokens\":%lld,\"cache_read_input_tokens\":%lld}",
-                        s->st.request_id.s, is_error ? "true" : "false", (long long)u->input_tokens, (long long)u->output_tokens,
-                        (long long)u->cache_creation_input_tokens, (long long)u->cache_read_input_tokens);
+    struct mg_sv members = mg_arena_printf(s->arena,
+                                           "\"model_request_start_id\":\"%s\",\"is_error\":%s,\"model_usage\":{\"input_"
+                                           "tokens\":%lld,\"output_tokens\":%lld,"
+                                           "\"cache_creation_input_tokens\":%lld,\"cache_read_input_tokens\":%lld}",
+                                           s->st.request_id.s, is_error ? "true" : "false", (long long)u->input_tokens,
+                                           (long long)u->output_tokens, (long long)u->cache_creation_input_tokens,
+                                           (long long)u->cache_read_input_tokens);
     mg_step_event(s, MG_EV_MODEL_REQUEST_END, members, true);
     s->st.add_input += u->input_tokens;
     s->st.add_output += u->output_tokens;
@@ -69,7 +70,8 @@ static mg_rc next_trigger(struct mg_step *s, int64_t *ret, struct mg_err *err)
             return rc;
     }
     for (int i = 0; i < s->n_events && !*ret; i++)
-        if (s->events[i].type == MG_EV_USER_MESSAGE && !s->events[i].processed && s->st.last_seq + i + 1 > s->st.turn_trigger)
+        if (s->events[i].type == MG_EV_USER_MESSAGE && !s->events[i].processed &&
+            s->st.last_seq + i + 1 > s->st.turn_trigger)
             *ret = s->st.last_seq + i + 1;
     return MG_OK;
 }
@@ -81,7 +83,8 @@ static mg_rc start_queued(struct mg_step *s, struct mg_err *err)
     if (rc < 0)
         return rc;
     if (seq == 0)
-        return mg_err_set(err, MG_EINTERNAL, "session '%s' counts queued messages that its log does not hold", s->st.session.s);
+        return mg_err_set(err, MG_EINTERNAL, "session '%s' counts queued messages that its log does not hold",
+                          s->st.session.s);
     s->st.queued_inputs--;
     s->st.turn_trigger = seq;
     mg_turn_request(s, true);
@@ -98,8 +101,10 @@ void mg_turn_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv deta
 {
     struct mg_sv none = MG_SV("null");
     struct mg_sv d = details.len ? details : none;
-    mg_step_event(s, MG_EV_STATUS_IDLE,
-                  mg_arena_printf(s->arena, "\"stop_reason\":%.*s,\"stop_details\":%.*s", MG_SV_ARG(stop_reason), MG_SV_ARG(d)), true);
+    mg_step_event(
+        s, MG_EV_STATUS_IDLE,
+        mg_arena_printf(s->arena, "\"stop_reason\":%.*s,\"stop_details\":%.*s", MG_SV_ARG(stop_reason), MG_SV_ARG(d)),
+        true);
     s->st.status = MG_ST_IDLE;
     s->st.turn_step = MG_TURN_NONE;
     s->st.turn_node = (struct mg_id){0};
@@ -222,7 +227,8 @@ mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, i
 {
     int runnable = 0, waiting = 0;
     for (int i = 0; i < n; i++) {
-        runnable += calls[i].waits == MG_WAIT_NONE && (calls[i].state == MG_CALL_PREPARED || calls[i].state == MG_CALL_STARTED);
+        runnable +=
+            calls[i].waits == MG_WAIT_NONE && (calls[i].state == MG_CALL_PREPARED || calls[i].state == MG_CALL_STARTED);
         waiting += calls[i].waits != MG_WAIT_NONE;
     }
     s->st.open_actions = waiting;
@@ -239,14 +245,17 @@ mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, i
     mg_step_transcript(s, false, results_content(s->arena, calls, n));
     if (s->st.turn_round >= MG_TURN_ROUNDS_MAX) {
         mg_step_event(s, MG_EV_SESSION_ERROR,
-                      mg_members_error(s->arena, "tool_use_limit_reached_error", "the turn reached its limit of 200 model requests", "exhausted"), true);
+                      mg_members_error(s->arena, "tool_use_limit_reached_error",
+                                       "the turn reached its limit of 200 model requests", "exhausted"),
+                      true);
         return mg_turn_finish(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""), err);
     }
     mg_turn_request(s, false);
     return MG_OK;
 }
 
-mg_rc mg_turn_answer_call(struct mg_step *s, struct mg_tool_call *c, enum mg_answer_by by, struct mg_sv content, bool is_error, struct mg_err *err)
+mg_rc mg_turn_answer_call(struct mg_step *s, struct mg_tool_call *c, enum mg_answer_by by, struct mg_sv content,
+                          bool is_error, struct mg_err *err)
 {
     enum mg_event_type type = MG_EV_AGENT_TOOL_RESULT;
     const char *ref = "tool_use_id";
@@ -265,8 +274,8 @@ mg_rc mg_turn_answer_call(struct mg_step *s, struct mg_tool_call *c, enum mg_ans
     if (c->state != MG_CALL_AMBIGUOUS)
         c->state = MG_CALL_COMPLETED;
     c->result_event = mg_step_event(s, type,
-                                    mg_arena_printf(s->arena, "\"%s\":\"%s\",\"content\":%.*s,\"is_error\":%s", ref, c->event_id.s,
-                                                    MG_SV_ARG(content), is_error ? "true" : "false"),
+                                    mg_arena_printf(s->arena, "\"%s\":\"%s\",\"content\":%.*s,\"is_error\":%s", ref,
+                                                    c->event_id.s, MG_SV_ARG(content), is_error ? "true" : "false"),
                                     true);
     return mg_call_save(s->arena, s->t, &s->st.session, s->st.turn_epoch, c, err);
 }
@@ -284,7 +293,8 @@ static mg_rc interrupt_calls(struct mg_step *s, struct mg_err *err)
         if (c->state == MG_CALL_COMPLETED || c->state == MG_CALL_AMBIGUOUS)
             continue;
         bool started = c->state == MG_CALL_STARTED;
-        const char *text = started ? "Interrupted while the call was running, before its result was recorded. What it had done by then is not known, and it "
+        const char *text = started ? "Interrupted while the call was running, before its result was recorded. What it "
+                                     "had done by then is not known, and it "
                                      "was not run again."
                                    : "Interrupted before the call was run. It was not run.";
         if (started)

@@ -12,7 +12,8 @@ void mg_turn_request(struct mg_step *s, bool first);
 mg_rc mg_turn_start(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* The turn is over: the next queued message starts without an idle between, or, with none, session.status_idle. stop_reason is the raw object
  * ({"type":"end_turn"}), details the raw stop_details or empty. */
-mg_rc mg_turn_finish(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_turn_finish(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details,
+                     struct mg_err *err) MG_MUSTCHECK;
 /* session.status_idle, step none, no owner. */
 void mg_turn_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details);
 /* What follows from the states of the present assistant message's calls: tools to run (step tools), clients to wait for (idle with requires_action,
@@ -36,7 +37,7 @@ enum mg_answer_by {
     MG_ANSWER_DENIAL, /* agent.tool_result whatever the environment */
 };
 /* Completes a call and emits its result event. */
-mg_rc mg_turn_answer_call(struct mg_step *s, struct mg_tool_call *c, enum mg_answer_by by, struct mg_sv content, bool is_error, struct mg_err *err)
-    MG_MUSTCHECK;
+mg_rc mg_turn_answer_call(struct mg_step *s, struct mg_tool_call *c, enum mg_answer_by by, struct mg_sv content,
+                          bool is_error, struct mg_err *err) MG_MUSTCHECK;
 
 #endif

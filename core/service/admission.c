@@ -64,7 +64,8 @@ static mg_rc calls_load(struct admission *ad, struct mg_err *err)
     bool open = s->st.turn_step == MG_TURN_ACTION || s->st.turn_step == MG_TURN_TOOLS;
     if (!open)
         return MG_OK;
-    return mg_calls_of_round(s->arena, s->t, &s->st.session, s->st.transcript_len, &ad->calls_res, &ad->calls, &ad->n_calls, err);
+    return mg_calls_of_round(s->arena, s->t, &s->st.session, s->st.transcript_len, &ad->calls_res, &ad->calls,
+                             &ad->n_calls, err);
 }
 
 static struct mg_tool_call *call_open(struct admission *ad, struct mg_sv event_id)
@@ -112,7 +113,8 @@ static bool same_result(struct mg_arena *a, struct mg_sv stored_body, const stru
 }
 
 /* A result for a call that has one: the same again is the client's retry after a lost answer; another one is refused for good. */
-static mg_rc answer_again(struct admission *ad, const struct mg_draft *d, int i, const struct mg_tool_call *c, struct mg_err *err)
+static mg_rc answer_again(struct admission *ad, const struct mg_draft *d, int i, const struct mg_tool_call *c,
+                          struct mg_err *err)
 {
     struct mg_step *s = &ad->step;
     mg_auto(res) struct mg_res *r = NULL;
@@ -121,8 +123,9 @@ static mg_rc answer_again(struct admission *ad, const struct mg_draft *d, int i,
     if (rc < 0)
         return rc;
     if (!mg_sv_eqz(e.type, mg_event_type_name(d->type)) || !same_result(s->arena, e.body, d))
-        return mg_err_set(err, MG_ECONFLICT, "events[%d].%s: the call '%s' was already answered by '%s'; its result cannot be changed", i, ref_name(d),
-                          c->event_id.s, c->result_event.s);
+        return mg_err_set(err, MG_ECONFLICT,
+                          "events[%d].%s: the call '%s' was already answered by '%s'; its result cannot be changed", i,
+                          ref_name(d), c->event_id.s, c->result_event.s);
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
     (void)mg_event_render(&b, e.body, e.processed_us);
     ad->answers[i] = mg_arena_sv(s->arena, mg_buf_view(&b));
@@ -138,13 +141,15 @@ static mg_rc answer_closed(struct admission *ad, const struct mg_draft *d, int i
     struct mg_tool_call c;
     mg_rc rc = mg_call_by_event(s->arena, s->t, &s->st.session, d->ref_id, &r, &c, err);
     if (rc == MG_ENOTFOUND)
-        return mg_err_set(err, MG_EINVAL, "events[%d].%s: this session has no tool call '%.*s'; give the id of its tool use event", i, ref_name(d),
-                          MG_SV_ARG(d->ref_id));
+        return mg_err_set(err, MG_EINVAL,
+                          "events[%d].%s: this session has no tool call '%.*s'; give the id of its tool use event", i,
+                          ref_name(d), MG_SV_ARG(d->ref_id));
     if (rc < 0)
         return rc;
     if (d->type != MG_EV_USER_TOOL_CONFIRMATION && c.result_event.s[0])
         return answer_again(ad, d, i, &c, err);
-    return mg_err_set(err, MG_ECONFLICT, "events[%d].%s: the call '%s' does not wait for an answer any more", i, ref_name(d), c.event_id.s);
+    return mg_err_set(err, MG_ECONFLICT, "events[%d].%s: the call '%s' does not wait for an answer any more", i,
+                      ref_name(d), c.event_id.s);
 }
 
 static mg_rc admit_result(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
@@ -161,12 +166,16 @@ static mg_rc admit_result(struct admission *ad, const struct mg_draft *d, int i,
         return mg_err_set(err, MG_EINVAL, "events[%d].type: the call '%s' is answered by a %s event", i, c->event_id.s,
                           custom ? "user.tool_result" : "user.custom_tool_result");
     if (c->waits == MG_WAIT_CONFIRMATION)
-        return mg_err_set(err, MG_EINVAL, "events[%d].tool_use_id: the call '%s' waits for a user.tool_confirmation first", i, c->event_id.s);
+        return mg_err_set(err, MG_EINVAL,
+                          "events[%d].tool_use_id: the call '%s' waits for a user.tool_confirmation first", i,
+                          c->event_id.s);
     if (c->state == MG_CALL_COMPLETED || c->state == MG_CALL_AMBIGUOUS)
         return answer_again(ad, d, i, c, err);
     if (c->waits != MG_WAIT_RESULT)
-        return mg_err_set(err, MG_EINVAL, "events[%d].tool_use_id: the server runs the call '%s' itself (cloud environment); it takes no result", i,
-                          c->event_id.s);
+        return mg_err_set(
+            err, MG_EINVAL,
+            "events[%d].tool_use_id: the server runs the call '%s' itself (cloud environment); it takes no result", i,
+            c->event_id.s);
     store_draft(ad, d, i, true);
     c->state = MG_CALL_COMPLETED;
     c->waits = MG_WAIT_NONE;
@@ -187,7 +196,8 @@ static mg_rc admit_confirmation(struct admission *ad, const struct mg_draft *d, 
     if (!c)
         return answer_closed(ad, d, i, err);
     if (c->waits != MG_WAIT_CONFIRMATION)
-        return mg_err_set(err, MG_ECONFLICT, "events[%d].tool_use_id: the call '%s' does not wait for a confirmation", i, c->event_id.s);
+        return mg_err_set(err, MG_ECONFLICT, "events[%d].tool_use_id: the call '%s' does not wait for a confirmation",
+                          i, c->event_id.s);
     store_draft(ad, d, i, true);
     ad->calls_changed = true;
     c->allowed = d->allow;
@@ -200,7 +210,8 @@ static mg_rc admit_confirmation(struct admission *ad, const struct mg_draft *d, 
     struct mg_sv text = d->deny_message.len
                             ? mg_arena_printf(s->arena, "The user denied this call: %.*s", MG_SV_ARG(d->deny_message))
                             : MG_SV("The user denied this call.");
-    return mg_turn_answer_call(s, c, MG_ANSWER_DENIAL, mg_text_content(s->arena, mg_arena_strdup(s->arena, text)), true, err);
+    return mg_turn_answer_call(s, c, MG_ANSWER_DENIAL, mg_text_content(s->arena, mg_arena_strdup(s->arena, text)), true,
+                               err);
 }
 
 static mg_rc admit_interrupt(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
@@ -233,7 +244,8 @@ static mg_rc admit_draft(struct admission *ad, const struct mg_draft *d, int i, 
     case MG_EV_USER_TOOL_CONFIRMATION:
         return admit_confirmation(ad, d, i, err);
     default:
-        return mg_err_set(err, MG_EINVAL, "events[%d].type: '%s' cannot be sent by a client", i, mg_event_type_name(d->type));
+        return mg_err_set(err, MG_EINVAL, "events[%d].type: '%s' cannot be sent by a client", i,
+                          mg_event_type_name(d->type));
     }
 }
 
@@ -246,7 +258,8 @@ static mg_rc session_takes_input(const struct mg_session_state *st, struct mg_er
     if (st->archived)
         return mg_err_set(err, MG_ECONFLICT, "session '%s' is archived and takes no events", st->session.s);
     if (st->status == MG_ST_TERMINATED)
-        return mg_err_set(err, MG_ECONFLICT, "session '%s' is terminated and takes no events; create a new session", st->session.s);
+        return mg_err_set(err, MG_ECONFLICT, "session '%s' is terminated and takes no events; create a new session",
+                          st->session.s);
     return MG_OK;
 }
 
@@ -297,8 +310,9 @@ static void admission_go(struct mg_engine *e, const struct admission *ad)
         mg_engine_go(e, &ad->step.st);
 }
 
-mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv session_id,
-               const struct mg_draft *drafts, int n, struct mg_buf *out, struct mg_id *ret_ids, struct mg_err *err)
+mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+               struct mg_sv session_id, const struct mg_draft *drafts, int n, struct mg_buf *out, struct mg_id *ret_ids,
+               struct mg_err *err)
 {
     mg_auto(admission) struct admission ad = {0};
     mg_rc rc = mg_step_begin(&ad.step, e, pg, a, session_id, mg_id_sv(&who->workspace), -1, err);
@@ -322,8 +336,8 @@ mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const 
     return mg_buf_char(out, ']');
 }
 
-mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, struct mg_sv session_id, const struct mg_draft *drafts, int n,
-                  struct mg_admitted **ret, struct mg_err *err)
+mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, struct mg_sv session_id,
+                  const struct mg_draft *drafts, int n, struct mg_admitted **ret, struct mg_err *err)
 {
     struct mg_admitted *x = mg_arena_new_of(a, struct mg_admitted);
     struct mg_session_state st = {0};

@@ -11,14 +11,16 @@ struct mg_engine;
 
 /* Accepts all drafts or none. out gets the JSON array of the stored events, in the order sent. ret_ids (may be NULL) gets n ids.
  * MG_ENOTFOUND unknown session or another workspace's; MG_ECONFLICT archived, deleting or terminated. */
-mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv session_id,
-               const struct mg_draft *drafts, int n, struct mg_buf *out, struct mg_id *ret_ids, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+               struct mg_sv session_id, const struct mg_draft *drafts, int n, struct mg_buf *out, struct mg_id *ret_ids,
+               struct mg_err *err) MG_MUSTCHECK;
 
 /* For session create: the same inside the caller's transaction, on a session whose rows were just inserted. Publish after the commit. */
 struct mg_admitted;
-mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, struct mg_sv session_id, const struct mg_draft *drafts, int n,
-                  struct mg_admitted **ret, struct mg_err *err) MG_MUSTCHECK;
-void mg_admitted_publish(struct mg_engine *e, struct mg_admitted *x); /* after the commit: streams are told, the turn starts */
+mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, struct mg_sv session_id,
+                  const struct mg_draft *drafts, int n, struct mg_admitted **ret, struct mg_err *err) MG_MUSTCHECK;
+void mg_admitted_publish(struct mg_engine *e,
+                         struct mg_admitted *x); /* after the commit: streams are told, the turn starts */
 /* Status of the session after admission: "running" or "idle". */
 const char *mg_admitted_status(const struct mg_admitted *x);
 

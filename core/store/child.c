@@ -73,8 +73,7 @@ static int spawn_with(const struct mg_child_spec *c, const char *const *argv, pi
         &attr, (short)(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | (c->session ? POSIX_SPAWN_SETSID : 0)));
     posix_spawnattr_setsigmask(&attr, &none);
     posix_spawnattr_setsigdefault(&attr, &def);
-    int e = posix_spawn(ret_pid, argv[0], &fa, &attr, (char *const *)argv,
-                        (char *const *)environment);
+    int e = posix_spawn(ret_pid, argv[0], &fa, &attr, (char *const *)argv, (char *const *)environment);
     posix_spawn_file_actions_destroy(&fa);
     posix_spawnattr_destroy(&attr);
     return e;

@@ -18,18 +18,23 @@ static const struct mg_stmt SQL_INSERT_ONE = {
     " VALUES ($1, $2::bigint + 1, $4, $5, $6, CASE WHEN $7::bool THEN $3::timestamptz END)",
 };
 
-static mg_rc insert_one(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t last_seq, const struct mg_event_row *row,
-                        int64_t processed_us, struct mg_err *err)
+static mg_rc insert_one(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t last_seq,
+                        const struct mg_event_row *row, int64_t processed_us, struct mg_err *err)
 {
     const struct mg_sv p[] = {
-        mg_id_sv(session), mg_p_int(a, last_seq), mg_p_time(a, processed_us), mg_id_sv(&row->id), mg_sv_of(mg_event_type_name(row->type)),
-        row->body,         mg_p_bool(row->processed),
+        mg_id_sv(session),
+        mg_p_int(a, last_seq),
+        mg_p_time(a, processed_us),
+        mg_id_sv(&row->id),
+        mg_sv_of(mg_event_type_name(row->type)),
+        row->body,
+        mg_p_bool(row->processed),
     };
     return mg_txn_queue(t, &SQL_INSERT_ONE, p, 7, -1, err);
 }
 
-mg_rc mg_events_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t last_seq, const struct mg_event_row *rows, int n,
-                       int64_t processed_us, struct mg_err *err)
+mg_rc mg_events_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t last_seq,
+                       const struct mg_event_row *rows, int n, int64_t processed_us, struct mg_err *err)
 {
     if (n == 0)
         return MG_OK;
@@ -45,19 +50,21 @@ mg_rc mg_events_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id 
     }
     size_t count = (size_t)n;
     const struct mg_sv p[] = {
-        mg_id_sv(session),           mg_p_int(a, last_seq),          mg_p_time(a, processed_us),   mg_p_array(a, ids, count),
-        mg_p_array(a, types, count), mg_p_array(a, bodies, count), mg_p_array(a, done, count),
+        mg_id_sv(session),          mg_p_int(a, last_seq),       mg_p_time(a, processed_us),
+        mg_p_array(a, ids, count),  mg_p_array(a, types, count), mg_p_array(a, bodies, count),
+        mg_p_array(a, done, count),
     };
     return mg_txn_queue(t, &SQL_INSERT, p, 7, -1, err);
 }
 
 static const struct mg_stmt SQL_MARK = {
     "events_mark",
-    "UPDATE events SET processed_at = $2::timestamptz WHERE session_id = $1 AND seq = ANY ($3::bigint[]) AND processed_at IS NULL",
+    "UPDATE events SET processed_at = $2::timestamptz WHERE session_id = $1 AND seq = ANY ($3::bigint[]) AND "
+    "processed_at IS NULL",
 };
 
-mg_rc mg_events_mark(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const int64_t *seqs, int n, int64_t processed_us,
-                     struct mg_err *err)
+mg_rc mg_events_mark(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const int64_t *seqs, int n,
+                     int64_t processed_us, struct mg_err *err)
 {
     if (n == 0)
         return MG_OK;
@@ -70,10 +77,12 @@ mg_rc mg_events_mark(struct mg_arena *a, struct mg_txn *t, const struct mg_id *s
 
 static const struct mg_stmt SQL_MARK_ALL = {
     "events_mark_all",
-    "UPDATE events SET processed_at = $2::timestamptz WHERE session_id = $1 AND seq <= $3::bigint AND processed_at IS NULL",
+    "UPDATE events SET processed_at = $2::timestamptz WHERE session_id = $1 AND seq <= $3::bigint AND processed_at IS "
+    "NULL",
 };
 
-mg_rc mg_events_mark_all(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t upto, int64_t processed_us, struct mg_err *err)
+mg_rc mg_events_mark_all(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t upto,
+                         int64_t processed_us, struct mg_err *err)
 {
     const struct mg_sv p[] = {mg_id_sv(session), mg_p_time(a, processed_us), mg_p_int(a, upto)};
     return mg_txn_queue(t, &SQL_MARK_ALL, p, 3, -1, err);
@@ -109,8 +118,9 @@ static const struct mg_stmt SQL_AFTER = {
     " WHERE before < $4::bigint ORDER BY seq",
 };
 
-mg_rc mg_events_after(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, int64_t after, int limit, int64_t max_bytes,
-                      struct mg_res **ret_res, struct mg_event_seen **ret, int *ret_n, struct mg_err *err)
+mg_rc mg_events_after(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, int64_t after, int limit,
+                      int64_t max_bytes, struct mg_res **ret_res, struct mg_event_seen **ret, int *ret_n,
+                      struct mg_err *err)
 {
     const struct mg_sv p[] = {session, mg_p_int(a, after), mg_p_int(a, limit), mg_p_int(a, max_bytes)};
     mg_auto(res) struct mg_res *r = NULL;
@@ -153,10 +163,12 @@ static const struct mg_stmt SQL_LAST = {
     " WHERE st.session_id = $1 AND ($2 = '' OR s.workspace_id = $2) AND st.deleting_at IS NULL",
 };
 
-mg_rc mg_session_last_seq(struct mg_pg *pg, struct mg_sv session, struct mg_sv workspace, int64_t *ret, struct mg_err *err)
+mg_rc mg_session_last_seq(struct mg_pg *pg, struct mg_sv session, struct mg_sv workspace, int64_t *ret,
+                          struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_pg_exec(pg, &SQL_LAST, (const struct mg_sv[]){session, workspace.len ? workspace : MG_SV("")}, 2, &r, err);
+    mg_rc rc =
+        mg_pg_exec(pg, &SQL_LAST, (const struct mg_sv[]){session, workspace.len ? workspace : MG_SV("")}, 2, &r, err);
     if (rc < 0)
         return rc;
     if (mg_res_rows(r) == 0)
@@ -167,35 +179,42 @@ mg_rc mg_session_last_seq(struct mg_pg *pg, struct mg_sv session, struct mg_sv w
 
 static const struct mg_stmt SQL_INPUTS = {
     "events_inputs",
-    "SELECT e.seq, e.type, e.body FROM events e WHERE e.session_id = $1 AND e.seq >= $2::bigint AND e.processed_at IS NULL"
-    " AND (e.seq = $2::bigint OR (e.type = 'system.message' AND NOT EXISTS (SELECT 1 FROM events o WHERE o.session_id = $1"
+    "SELECT e.seq, e.type, e.body FROM events e WHERE e.session_id = $1 AND e.seq >= $2::bigint AND e.processed_at IS "
+    "NULL"
+    " AND (e.seq = $2::bigint OR (e.type = 'system.message' AND NOT EXISTS (SELECT 1 FROM events o WHERE o.session_id "
+    "= $1"
     " AND o.type = 'user.message' AND o.seq > $2::bigint AND o.seq < e.seq))) ORDER BY 1",
 };
 
-mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger, struct mg_res **ret_res,
-                       struct mg_input_row **ret, int *ret_n, struct mg_err *err)
+mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger,
+                       struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_INPUTS, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, trigger)}, 2, &r, err);
+    mg_rc rc =
+        mg_txn_query(t, &SQL_INPUTS, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, trigger)}, 2, &r, err);
     if (rc < 0)
         return rc;
     *ret_n = mg_res_rows(r);
     *ret = mg_arena_alloc(a, sizeof(**ret) * (size_t)(*ret_n ? *ret_n : 1));
     for (int i = 0; i < *ret_n; i++)
-        (*ret)[i] = (struct mg_input_row){.seq = mg_res_int(r, i, 0), .type = mg_res_sv(r, i, 1), .body = mg_res_sv(r, i, 2)};
+        (*ret)[i] =
+            (struct mg_input_row){.seq = mg_res_int(r, i, 0), .type = mg_res_sv(r, i, 1), .body = mg_res_sv(r, i, 2)};
     *ret_res = mg_steal(&r);
     return MG_OK;
 }
 
 static const struct mg_stmt SQL_NEXT_MESSAGE = {
     "events_next_message",
-    "SELECT seq FROM events WHERE session_id = $1 AND seq > $2::bigint AND type = 'user.message' AND processed_at IS NULL ORDER BY seq LIMIT 1",
+    "SELECT seq FROM events WHERE session_id = $1 AND seq > $2::bigint AND type = 'user.message' AND processed_at IS "
+    "NULL ORDER BY seq LIMIT 1",
 };
 
-mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t behind, int64_t *ret, struct mg_err *err)
+mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t behind,
+                             int64_t *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_NEXT_MESSAGE, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, behind)}, 2, &r, err);
+    mg_rc rc =
+        mg_txn_query(t, &SQL_NEXT_MESSAGE, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, behind)}, 2, &r, err);
     if (rc < 0)
         return rc;
     *ret = mg_res_rows(r) ? mg_res_int(r, 0, 0) : 0;
@@ -204,11 +223,12 @@ mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct 
 
 static const struct mg_stmt SQL_GET = {
     "event_get",
-    "SELECT seq, id, type, coalesce(thread_id, ''), body, mg_us(processed_at) FROM events WHERE session_id = $1 AND id = $2",
+    "SELECT seq, id, type, coalesce(thread_id, ''), body, mg_us(processed_at) FROM events WHERE session_id = $1 AND id "
+    "= $2",
 };
 
-mg_rc mg_event_get(struct mg_txn *t, const struct mg_id *session, const struct mg_id *event, struct mg_res **ret_res, struct mg_event_seen *ret,
-                   struct mg_err *err)
+mg_rc mg_event_get(struct mg_txn *t, const struct mg_id *session, const struct mg_id *event, struct mg_res **ret_res,
+                   struct mg_event_seen *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_txn_query(t, &SQL_GET, (const struct mg_sv[]){mg_id_sv(session), mg_id_sv(event)}, 2, &r, err);

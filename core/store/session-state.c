@@ -25,20 +25,25 @@ static int name_index(const char *const *names, int n, struct mg_sv v)
 
 static const struct mg_stmt SQL_LOCK = {
     "session_lock",
-    "SELECT s.workspace_id, s.archived_at IS NOT NULL, st.deleting_at IS NOT NULL, s.env_type = 'self_hosted', st.status, st.last_seq,"
-    " st.transcript_len, st.queued_inputs, st.open_actions, st.turn_epoch, coalesce(st.turn_node, ''), st.turn_step, st.turn_trigger,"
-    " st.turn_round, st.turn_attempt, coalesce(mg_us(st.turn_due_at) - mg_us(clock_timestamp()), 0), coalesce(st.turn_request_id, ''), st.turn_continues"
+    "SELECT s.workspace_id, s.archived_at IS NOT NULL, st.deleting_at IS NOT NULL, s.env_type = 'self_hosted', "
+    "st.status, st.last_seq,"
+    " st.transcript_len, st.queued_inputs, st.open_actions, st.turn_epoch, coalesce(st.turn_node, ''), st.turn_step, "
+    "st.turn_trigger,"
+    " st.turn_round, st.turn_attempt, coalesce(mg_us(st.turn_due_at) - mg_us(clock_timestamp()), 0), "
+    "coalesce(st.turn_request_id, ''), st.turn_continues"
     " FROM session_state st JOIN sessions s ON s.id = st.session_id"
     " WHERE st.session_id = $1 AND ($2 = '' OR s.workspace_id = $2) FOR UPDATE OF st",
 };
 
-mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv workspace, struct mg_session_state *ret, struct mg_err *err)
+mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv workspace, struct mg_session_state *ret,
+                      struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     *ret = (struct mg_session_state){0};
     if (!mg_id_from(session, &ret->session))
         return mg_err_set(err, MG_ENOTFOUND, "session '%.*s' does not exist", MG_SV_ARG(mg_shown_id(session)));
-    mg_rc rc = mg_txn_query(t, &SQL_LOCK, (const struct mg_sv[]){session, workspace.len ? workspace : MG_SV("")}, 2, &r, err);
+    mg_rc rc =
+        mg_txn_query(t, &SQL_LOCK, (const struct mg_sv[]){session, workspace.len ? workspace : MG_SV("")}, 2, &r, err);
     if (rc < 0)
         return rc;
     if (mg_res_rows(r) == 0)
@@ -66,14 +71,17 @@ mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv works
 
 static const struct mg_stmt SQL_SAVE = {
     "session_save",
-    "UPDATE session_state SET status = $2, last_seq = $3, transcript_len = $4, queued_inputs = $5, open_actions = $6, turn_epoch = $7,"
+    "UPDATE session_state SET status = $2, last_seq = $3, transcript_len = $4, queued_inputs = $5, open_actions = $6, "
+    "turn_epoch = $7,"
     " turn_node = nullif($8, ''), turn_step = $9, turn_trigger = $10, turn_round = $11, turn_attempt = $12,"
     " turn_due_at = CASE WHEN $9 = 'backoff' THEN clock_timestamp() + $13::bigint * interval '1 microsecond' END,"
     " turn_request_id = nullif($14, ''), input_tokens = input_tokens + $15, output_tokens = output_tokens + $16,"
-    " cache_read = cache_read + $17, cache_5m = cache_5m + $18, cache_1h = cache_1h + $19, web_searches = web_searches + $20,"
+    " cache_read = cache_read + $17, cache_5m = cache_5m + $18, cache_1h = cache_1h + $19, web_searches = web_searches "
+    "+ $20,"
     " web_fetches = web_fetches + $21, turn_continues = $22, updated_at = now(),"
     " running_since = CASE WHEN $2 = 'running' THEN coalesce(running_since, now()) END,"
-    " active_us = active_us + CASE WHEN $2 <> 'running' AND running_since IS NOT NULL THEN mg_us(now()) - mg_us(running_since) ELSE 0 END,"
+    " active_us = active_us + CASE WHEN $2 <> 'running' AND running_since IS NOT NULL THEN mg_us(now()) - "
+    "mg_us(running_since) ELSE 0 END,"
     " terminated_at = CASE WHEN $2 = 'terminated' THEN coalesce(terminated_at, now()) END"
     " WHERE session_id = $1",
 };
@@ -110,15 +118,18 @@ mg_rc mg_session_state_save(struct mg_arena *a, struct mg_txn *t, const struct m
 /* SKIP LOCKED: several nodes scan at once; a row that its own session's admission holds is looked at again soon. */
 static const struct mg_stmt SQL_CLAIM = {
     "turn_claim_dead",
-    "WITH dead AS (SELECT session_id FROM session_state st WHERE turn_step IN ('model', 'tools', 'backoff') AND deleting_at IS NULL"
+    "WITH dead AS (SELECT session_id FROM session_state st WHERE turn_step IN ('model', 'tools', 'backoff') AND "
+    "deleting_at IS NULL"
     " AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = st.turn_node AND n.lease_until > clock_timestamp())"
     " LIMIT $2::int FOR UPDATE SKIP LOCKED)"
-    " UPDATE session_state st SET turn_node = $1, turn_epoch = turn_epoch + 1 FROM dead WHERE st.session_id = dead.session_id"
-    " RETURNING st.session_id, st.turn_epoch, st.turn_step, coalesce(mg_us(st.turn_due_at) - mg_us(clock_timestamp()), 0)",
+    " UPDATE session_state st SET turn_node = $1, turn_epoch = turn_epoch + 1 FROM dead WHERE st.session_id = "
+    "dead.session_id"
+    " RETURNING st.session_id, st.turn_epoch, st.turn_step, coalesce(mg_us(st.turn_due_at) - mg_us(clock_timestamp()), "
+    "0)",
 };
 
-mg_rc mg_turn_claim_dead(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, int limit, struct mg_session_state **ret, int *ret_n,
-                         struct mg_err *err)
+mg_rc mg_turn_claim_dead(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, int limit,
+                         struct mg_session_state **ret, int *ret_n, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_pg_exec(pg, &SQL_CLAIM, (const struct mg_sv[]){mg_id_sv(node), mg_p_int(a, limit)}, 2, &r, err);

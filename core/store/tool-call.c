@@ -14,12 +14,13 @@ static int name_index(const char *const *names, int n, struct mg_sv v)
 
 static const struct mg_stmt SQL_INSERT = {
     "calls_insert",
-    "INSERT INTO tool_calls (session_id, event_id, ordinal, round, kind, name, model_id, input, state, waits_for, waiting_since, epoch)"
+    "INSERT INTO tool_calls (session_id, event_id, ordinal, round, kind, name, model_id, input, state, waits_for, "
+    "waiting_since, epoch)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, CASE WHEN $10 <> 'none' THEN now() END, $11)",
 };
 
-mg_rc mg_calls_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t epoch, const struct mg_tool_call *calls, int n,
-                      struct mg_err *err)
+mg_rc mg_calls_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t epoch,
+                      const struct mg_tool_call *calls, int n, struct mg_err *err)
 {
     for (int i = 0; i < n; i++) {
         const struct mg_tool_call *c = &calls[i];
@@ -67,12 +68,14 @@ static struct mg_tool_call call_from_row(const struct mg_res *r, int i)
 
 static const struct mg_stmt SQL_ROUND = {
     "calls_of_round",
-    "SELECT event_id, ordinal, round, kind, name, model_id, input, state, waits_for, coalesce(decision, ''), coalesce(deny_message, ''), result,"
-    " coalesce(is_error, false), coalesce(result_event, '') FROM tool_calls WHERE session_id = $1 AND round = $2 ORDER BY ordinal",
+    "SELECT event_id, ordinal, round, kind, name, model_id, input, state, waits_for, coalesce(decision, ''), "
+    "coalesce(deny_message, ''), result,"
+    " coalesce(is_error, false), coalesce(result_event, '') FROM tool_calls WHERE session_id = $1 AND round = $2 ORDER "
+    "BY ordinal",
 };
 
-mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t round, struct mg_res **ret_res,
-                        struct mg_tool_call **ret, int *ret_n, struct mg_err *err)
+mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t round,
+                        struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_txn_query(t, &SQL_ROUND, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, round)}, 2, &r, err);
@@ -88,12 +91,13 @@ mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id
 
 static const struct mg_stmt SQL_BY_EVENT = {
     "call_by_event",
-    "SELECT event_id, ordinal, round, kind, name, model_id, input, state, waits_for, coalesce(decision, ''), coalesce(deny_message, ''), result,"
+    "SELECT event_id, ordinal, round, kind, name, model_id, input, state, waits_for, coalesce(decision, ''), "
+    "coalesce(deny_message, ''), result,"
     " coalesce(is_error, false), coalesce(result_event, '') FROM tool_calls WHERE session_id = $1 AND event_id = $2",
 };
 
-mg_rc mg_call_by_event(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, struct mg_sv event_id, struct mg_res **ret_res,
-                       struct mg_tool_call *ret, struct mg_err *err)
+mg_rc mg_call_by_event(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, struct mg_sv event_id,
+                       struct mg_res **ret_res, struct mg_tool_call *ret, struct mg_err *err)
 {
     (void)a;
     mg_auto(res) struct mg_res *r = NULL;
@@ -109,19 +113,23 @@ mg_rc mg_call_by_event(struct mg_arena *a, struct mg_txn *t, const struct mg_id 
 
 static const struct mg_stmt SQL_SAVE = {
     "call_save",
-    "UPDATE tool_calls SET state = $3, waits_for = $4, waiting_since = CASE WHEN $4 = 'none' THEN NULL WHEN $4 = waits_for THEN waiting_since"
+    "UPDATE tool_calls SET state = $3, waits_for = $4, waiting_since = CASE WHEN $4 = 'none' THEN NULL WHEN $4 = "
+    "waits_for THEN waiting_since"
     " ELSE now() END, decision = nullif($5, ''), deny_message = nullif($6, ''), result = $7, is_error = $8::bool,"
     " result_event = nullif($9, ''), epoch = $10 WHERE session_id = $1 AND event_id = $2",
 };
 
-mg_rc mg_call_save(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t epoch, const struct mg_tool_call *c, struct mg_err *err)
+mg_rc mg_call_save(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t epoch,
+                   const struct mg_tool_call *c, struct mg_err *err)
 {
     const struct mg_sv p[] = {
         mg_id_sv(session),
         mg_id_sv(&c->event_id),
         mg_sv_of(state_names[c->state]),
         mg_sv_of(wait_names[c->waits]),
-        mg_sv_of(c->allowed ? "allow" : c->denied ? "deny" : ""),
+        mg_sv_of(c->allowed  ? "allow"
+                 : c->denied ? "deny"
+                             : ""),
         c->deny_message,
         c->result,
         mg_p_bool(c->is_error),

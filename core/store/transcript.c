@@ -6,8 +6,8 @@ static const struct mg_stmt SQL_APPEND = {
     " SELECT $1, $2::int + o, r, c FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS u(r, c, o)",
 };
 
-mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t len, const struct mg_transcript_row *rows,
-                           int n, struct mg_err *err)
+mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t len,
+                           const struct mg_transcript_row *rows, int n, struct mg_err *err)
 {
     if (n == 0)
         return MG_OK;
@@ -17,7 +17,8 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
         roles[i] = rows[i].assistant ? MG_SV("assistant") : MG_SV("user");
         contents[i] = rows[i].content;
     }
-    const struct mg_sv p[] = {mg_id_sv(session), mg_p_int(a, len), mg_p_array(a, roles, (size_t)n), mg_p_array(a, contents, (size_t)n)};
+    const struct mg_sv p[] = {mg_id_sv(session), mg_p_int(a, len), mg_p_array(a, roles, (size_t)n),
+                              mg_p_array(a, contents, (size_t)n)};
     return mg_txn_queue(t, &SQL_APPEND, p, 4, -1, err);
 }
 
@@ -25,17 +26,21 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
  * a system.message behind it with no other user.message between. */
 static const struct mg_stmt SQL_INPUT = {
     "turn_input",
-    "WITH st AS (SELECT turn_trigger, turn_request_id FROM session_state WHERE session_id = $1 AND turn_epoch = $2::bigint AND turn_step = 'model')"
-    " SELECT 0 AS kind, 0::bigint AS ord, st.turn_request_id AS name, s.agent AS body FROM sessions s, st WHERE s.id = $1"
+    "WITH st AS (SELECT turn_trigger, turn_request_id FROM session_state WHERE session_id = $1 AND turn_epoch = "
+    "$2::bigint AND turn_step = 'model')"
+    " SELECT 0 AS kind, 0::bigint AS ord, st.turn_request_id AS name, s.agent AS body FROM sessions s, st WHERE s.id = "
+    "$1"
     " UNION ALL SELECT 1, ordinal, role, content FROM transcript, st WHERE session_id = $1"
-    " UNION ALL SELECT 2, e.seq, e.type, e.body FROM events e, st WHERE e.session_id = $1 AND e.seq >= st.turn_trigger AND e.processed_at IS NULL"
-    " AND (e.seq = st.turn_trigger OR (e.type = 'system.message' AND NOT EXISTS (SELECT 1 FROM events o WHERE o.session_id = $1"
+    " UNION ALL SELECT 2, e.seq, e.type, e.body FROM events e, st WHERE e.session_id = $1 AND e.seq >= st.turn_trigger "
+    "AND e.processed_at IS NULL"
+    " AND (e.seq = st.turn_trigger OR (e.type = 'system.message' AND NOT EXISTS (SELECT 1 FROM events o WHERE "
+    "o.session_id = $1"
     " AND o.type = 'user.message' AND o.seq > st.turn_trigger AND o.seq < e.seq)))"
     " ORDER BY 1, 2",
 };
 
-mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, int64_t epoch, struct mg_res **ret_res,
-                         struct mg_turn_input *ret, struct mg_err *err)
+mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, int64_t epoch,
+                         struct mg_res **ret_res, struct mg_turn_input *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_pg_exec(pg, &SQL_INPUT, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, epoch)}, 2, &r, err);
@@ -56,7 +61,8 @@ mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
             ret->agent = body;
             break;
         case 1:
-            ret->rows[ret->n_rows++] = (struct mg_transcript_row){.assistant = mg_sv_eqz(name, "assistant"), .content = body};
+            ret->rows[ret->n_rows++] =
+                (struct mg_transcript_row){.assistant = mg_sv_eqz(name, "assistant"), .content = body};
             break;
         default:
             ret->trigger_types[ret->n_triggers] = name;

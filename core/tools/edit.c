@@ -11,8 +11,8 @@ enum {
     ARG_OLD,
     ARG_NEW,
     ARG_ALL,
-    LINES_SHOWN = 5,   /* places that the not-unique error names */
-    COUNT_MAX = 1000,  /* places that are counted: bounds the time for long texts that overlap themselves */
+    LINES_SHOWN = 5,  /* places that the not-unique error names */
+    COUNT_MAX = 1000, /* places that are counted: bounds the time for long texts that overlap themselves */
     RESULT_MAX = MG_TOOL_WRITE_MAX,
 };
 
@@ -92,8 +92,12 @@ static mg_rc not_unique(struct mg_tool_call *c, const struct edit *e, size_t n, 
 
     for (size_t i = 0; i < n && i < LINES_SHOWN; i++)
         at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%lld", i ? ", " : "", (long long)line[i]);
-    return mg_tool_textf(c->ret, true, "old_string occurs %s%zu times in %.*s (lines %s%s): add text around it until it is unique, or set replace_all. "
-                         "Nothing was changed.", n == COUNT_MAX ? "at least " : "", n, MG_SV_ARG(e->path), list, n > LINES_SHOWN ? ", ..." : "");
+    return mg_tool_textf(c->ret, true,
+                         "old_string occurs %s%zu times in %.*s (lines %s%s): add text around it until it is unique, "
+                         "or set replace_all. "
+                         "Nothing was changed.",
+                         n == COUNT_MAX ? "at least " : "", n, MG_SV_ARG(e->path), list,
+                         n > LINES_SHOWN ? ", ..." : "");
 }
 
 static size_t replace(const struct edit *e, struct mg_buf *out)
@@ -118,13 +122,17 @@ static mg_rc apply(struct mg_tool_call *c, struct edit *e)
     fit_line_ending(c->arena, e);
     size_t n = count(e, line);
     if (n == 0)
-        return mg_tool_textf(c->ret, true, "old_string was not found in %.*s: it must match exactly, white space included. Read the file again and copy "
-                             "the text from there. Nothing was changed.", MG_SV_ARG(e->path));
+        return mg_tool_textf(c->ret, true,
+                             "old_string was not found in %.*s: it must match exactly, white space included. Read the "
+                             "file again and copy "
+                             "the text from there. Nothing was changed.",
+                             MG_SV_ARG(e->path));
     if (n > 1 && !e->all)
         return not_unique(c, e, n, line);
     n = replace(e, &out);
     if (!mg_buf_ok(&out))
-        return mg_tool_textf(c->ret, true, "the result would have more than %d bytes. Nothing was changed.", RESULT_MAX);
+        return mg_tool_textf(c->ret, true, "the result would have more than %d bytes. Nothing was changed.",
+                             RESULT_MAX);
     mg_rc rc = c->tools->ops->write(c->tools->box, e->path.ptr, mg_buf_view(&out), c->err);
     if (rc < 0)
         return mg_tool_failed(c->ret, rc, c->err, "cannot write", e->path);
@@ -135,13 +143,15 @@ static mg_rc apply(struct mg_tool_call *c, struct edit *e)
 mg_rc mg_tool_edit(struct mg_tool_call *c)
 {
     mg_auto(buf) struct mg_buf data = MG_BUF_INIT(MG_TOOL_READ_MAX + 1);
-    struct edit e = {.old = mg_json_str(c->arena, c->arg[ARG_OLD]), .new = mg_json_str(c->arena, c->arg[ARG_NEW]),
+    struct edit e = {.old = mg_json_str(c->arena, c->arg[ARG_OLD]),
+                     .new = mg_json_str(c->arena, c->arg[ARG_NEW]),
                      .all = c->arg[ARG_ALL] && c->arg[ARG_ALL]->boolean};
     struct mg_file_stat st;
     bool eof = false, ready = false;
 
     if (e.old.len == 0)
-        return mg_tool_text(c->ret, true, MG_SV("old_string is empty: give the text to replace, or make a new file with write"));
+        return mg_tool_text(c->ret, true,
+                            MG_SV("old_string is empty: give the text to replace, or make a new file with write"));
     if (mg_sv_eq(e.old, e.new))
         return mg_tool_text(c->ret, true, MG_SV("old_string and new_string are equal: there is nothing to change"));
     mg_rc rc = mg_file_open(c, c->arg[ARG_PATH], "cannot edit", &e.path, &st, &ready);
@@ -151,8 +161,10 @@ mg_rc mg_tool_edit(struct mg_tool_call *c)
     if (rc < 0)
         return mg_tool_failed(c->ret, rc, c->err, "cannot edit", e.path);
     if (st.size > MG_TOOL_READ_MAX || data.len > MG_TOOL_READ_MAX)
-        return mg_tool_textf(c->ret, true, "%.*s has %lld bytes: edit takes files of at most %d. Use bash (sed, python) for it.", MG_SV_ARG(e.path),
-                             (long long)(st.size > (int64_t)data.len ? st.size : (int64_t)data.len), MG_TOOL_READ_MAX);
+        return mg_tool_textf(c->ret, true,
+                             "%.*s has %lld bytes: edit takes files of at most %d. Use bash (sed, python) for it.",
+                             MG_SV_ARG(e.path), (long long)(st.size > (int64_t)data.len ? st.size : (int64_t)data.len),
+                             MG_TOOL_READ_MAX);
     e.file = mg_buf_view(&data);
     return apply(c, &e);
 }

@@ -10,11 +10,12 @@ static mg_rc refuse_kind(struct mg_tool_call *c, const char *what, struct mg_sv 
 {
     if (kind == 'd')
         return mg_tool_textf(c->ret, true, "%s %.*s: it is a folder; list it with glob or bash", what, MG_SV_ARG(path));
-    return mg_tool_textf(c->ret, true, "%s %.*s: it is not a regular file (a device, pipe or socket); use bash for it", what, MG_SV_ARG(path));
+    return mg_tool_textf(c->ret, true, "%s %.*s: it is not a regular file (a device, pipe or socket); use bash for it",
+                         what, MG_SV_ARG(path));
 }
 
-mg_rc mg_file_open(struct mg_tool_call *c, const struct mg_json *arg, const char *what, struct mg_sv *ret_path, struct mg_file_stat *ret_st,
-                   bool *ret_ready)
+mg_rc mg_file_open(struct mg_tool_call *c, const struct mg_json *arg, const char *what, struct mg_sv *ret_path,
+                   struct mg_file_stat *ret_st, bool *ret_ready)
 {
     *ret_ready = false;
     mg_rc rc = mg_name_take(c->arena, mg_json_str(c->arena, arg), "file_path", ret_path, c->err);

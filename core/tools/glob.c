@@ -117,7 +117,9 @@ static int64_t take_time(struct mg_sv s)
 
     (void)mg_sv_to_i64(head, &whole);
     for (; digits < 9; digits++)
-        part = part * 10 + (digits < (int)rest.len && rest.ptr[digits] >= '0' && rest.ptr[digits] <= '9' ? rest.ptr[digits] - '0' : 0);
+        part =
+            part * 10 +
+            (digits < (int)rest.len && rest.ptr[digits] >= '0' && rest.ptr[digits] <= '9' ? rest.ptr[digits] - '0' : 0);
     return whole * 1000000000 + part;
 }
 
@@ -186,7 +188,8 @@ static mg_rc render(struct mg_tool_call *c, struct glob *g, struct mg_sv pattern
     mg_auto(buf) struct mg_buf name = MG_BUF_INIT(4 * RECORD_MAX);
 
     if (g->n == 0 && !why[0])
-        return mg_tool_textf(c->ret, false, "No files match %.*s in %.*s.", MG_SV_ARG(pattern), MG_SV_ARG(g->search.dir));
+        return mg_tool_textf(c->ret, false, "No files match %.*s in %.*s.", MG_SV_ARG(pattern),
+                             MG_SV_ARG(g->search.dir));
     if (g->n == 0)
         return mg_tool_textf(c->ret, true, "The search found nothing, but it is not complete: %s.", why);
     qsort(g->heap, g->n, sizeof(g->heap[0]), compare);
@@ -197,9 +200,11 @@ static mg_rc render(struct mg_tool_call *c, struct glob *g, struct mg_sv pattern
         mg_buf_char(&out, '\n');
     }
     if (g->matches > g->n)
-        mg_buf_printf(&out, "[the newest %zu of %llu matches; narrow the pattern or give a path to see others]\n", g->n, (unsigned long long)g->matches);
+        mg_buf_printf(&out, "[the newest %zu of %llu matches; narrow the pattern or give a path to see others]\n", g->n,
+                      (unsigned long long)g->matches);
     if (g->too_long)
-        mg_buf_printf(&out, "[%llu paths were left out because they are too long to be opened]\n", (unsigned long long)g->too_long);
+        mg_buf_printf(&out, "[%llu paths were left out because they are too long to be opened]\n",
+                      (unsigned long long)g->too_long);
     if (why[0])
         mg_buf_printf(&out, "[partial: %s]\n", why);
     if (!mg_buf_ok(&out))
@@ -216,8 +221,15 @@ static mg_rc run(struct mg_tool_call *c, struct glob *g, struct mg_sv pattern)
     for (size_t i = 0; i < g->prefix.len; i++)
         levels -= g->prefix.ptr[i] == '/' && levels > 0;
     (void)snprintf(depth, sizeof(depth), "%d", levels);
-    const char *argv[] = {"/bin/sh", "-c", SCRIPT, "mango-glob", g->search.dir.ptr, depth, name_filter(c->arena, g->pattern),
-                          g->pattern->folders ? "d" : "f", NULL};
+    const char *argv[] = {"/bin/sh",
+                          "-c",
+                          SCRIPT,
+                          "mango-glob",
+                          g->search.dir.ptr,
+                          depth,
+                          name_filter(c->arena, g->pattern),
+                          g->pattern->folders ? "d" : "f",
+                          NULL};
     mg_rc rc = mg_search_run(c, &g->search, argv, take, g, why, &failed);
     if (rc < 0)
         return mg_tool_failed(c->ret, rc, c->err, "cannot search", g->search.dir);
@@ -234,7 +246,8 @@ static bool descend(struct mg_tool_call *c, struct glob *g)
 
     if (!prefix.len)
         return true;
-    struct mg_sv below = mg_arena_printf(c->arena, "%s/%.*s", mg_sv_eqz(g->search.dir, "/") ? "" : g->search.dir.ptr, MG_SV_ARG(prefix));
+    struct mg_sv below =
+        mg_arena_printf(c->arena, "%s/%.*s", mg_sv_eqz(g->search.dir, "/") ? "" : g->search.dir.ptr, MG_SV_ARG(prefix));
     if (c->tools->ops->stat(c->tools->box, below.ptr, &st, NULL) < 0 || st.kind != 'd')
         return false;
     g->search.dir = below;

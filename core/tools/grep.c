@@ -11,11 +11,11 @@
 enum {
     ARG_PATTERN,
     ARG_PATH,
-    PATTERN_MAX = 8 * 1024,     /* bytes, as POSIX text: one argument of grep */
-    NAME_MAX_BYTES = 4 * 1024,  /* bytes of a path */
-    LINE_MAX_BYTES = 2000,      /* bytes shown of a line: minified files have lines of megabytes */
-    RAW_MAX = 2 * 1024 * 1024,  /* bytes that leave the sandbox: 100 KiB shown may take many cut lines */
-    BINARY_NAMED = 3,           /* binary files that are named */
+    PATTERN_MAX = 8 * 1024,    /* bytes, as POSIX text: one argument of grep */
+    NAME_MAX_BYTES = 4 * 1024, /* bytes of a path */
+    LINE_MAX_BYTES = 2000,     /* bytes shown of a line: minified files have lines of megabytes */
+    RAW_MAX = 2 * 1024 * 1024, /* bytes that leave the sandbox: 100 KiB shown may take many cut lines */
+    BINARY_NAMED = 3,          /* binary files that are named */
 };
 
 /* $1 folder, $2 pattern, $3 the one file or "", $4 "-i" or "", $5 bytes at most. Output: "PATH\0LINE:TEXT\n"..., then "\0ERRORS rc N\0". grep
@@ -38,7 +38,8 @@ static const char SCRIPT[] =
     "  [ \"$dir\" != / ] || set -- \"$@\" \\( -path ./proc -o -path ./sys -o -path ./dev \\) -prune -o\n"
     "  find \"$@\" -type f -exec sh -c \"$batch\" \"$pat\" \"$fold\" {} +\n"
     "}\n"
-    "{ exec 3>&1; e=$( { search >&3; echo \"rc $?\"; } 2>&1 | tail -c 400); printf '\\0%s\\0' \"$e\"; } | head -c \"$max\"\n";
+    "{ exec 3>&1; e=$( { search >&3; echo \"rc $?\"; } 2>&1 | tail -c 400); printf '\\0%s\\0' \"$e\"; } | head -c "
+    "\"$max\"\n";
 
 enum state { PATH, LINE, END };
 
@@ -78,7 +79,8 @@ static bool take_binary(struct grep *g, struct mg_sv line)
         return false;
     if (g->binary++ < BINARY_NAMED) {
         size_t at = strlen(g->binary_names);
-        (void)snprintf(g->binary_names + at, sizeof(g->binary_names) - at, "%s%.*s", at ? ", " : "", (int)mg_utf8_floor(name, 100), name.ptr);
+        (void)snprintf(g->binary_names + at, sizeof(g->binary_names) - at, "%s%.*s", at ? ", " : "",
+                       (int)mg_utf8_floor(name, 100), name.ptr);
     }
     return true;
 }
@@ -196,13 +198,15 @@ static bool take(void *ctx, int stream, const char *p, size_t n)
 static mg_rc render(struct mg_tool_call *c, struct grep *g, struct mg_sv pattern, const char *why)
 {
     if (g->binary)
-        mg_buf_printf(&g->out, "[binary files match and are not shown: %s%s]\n", g->binary_names, g->binary > BINARY_NAMED ? ", ..." : "");
+        mg_buf_printf(&g->out, "[binary files match and are not shown: %s%s]\n", g->binary_names,
+                      g->binary > BINARY_NAMED ? ", ..." : "");
     if (g->out.len == 0 && !why[0])
         return mg_tool_textf(c->ret, false, "No matches for %.*s.", MG_SV_ARG(pattern));
     if (g->out.len == 0)
         return mg_tool_textf(c->ret, true, "The search found nothing, but it is not complete: %s.", why);
     if (g->full)
-        mg_buf_printf(&g->out, "[output truncated: the first %d bytes; narrow the pattern or give a path]\n", MG_TOOL_OUTPUT_MAX);
+        mg_buf_printf(&g->out, "[output truncated: the first %d bytes; narrow the pattern or give a path]\n",
+                      MG_TOOL_OUTPUT_MAX);
     else if (why[0])
         mg_buf_printf(&g->out, "[partial: %s]\n", why);
     if (!mg_buf_ok(&g->out))
@@ -219,8 +223,16 @@ static mg_rc run(struct mg_tool_call *c, struct grep *g, struct mg_sv pattern)
     if (mg_regex_to_posix(&posix, pattern, &fold) < 0)
         return mg_tool_textf(c->ret, true, "pattern has more than %d bytes; use a shorter one", PATTERN_MAX);
     (void)snprintf(max, sizeof(max), "%d", RAW_MAX);
-    const char *argv[] = {"/bin/sh", "-c", SCRIPT, "mango-grep", g->search.dir.ptr, posix.ptr ? posix.ptr : "", g->search.file.len ? g->search.file.ptr : "",
-                          fold ? "-i" : "", max, NULL};
+    const char *argv[] = {"/bin/sh",
+                          "-c",
+                          SCRIPT,
+                          "mango-grep",
+                          g->search.dir.ptr,
+                          posix.ptr ? posix.ptr : "",
+                          g->search.file.len ? g->search.file.ptr : "",
+                          fold ? "-i" : "",
+                          max,
+                          NULL};
     mg_rc rc = mg_search_run(c, &g->search, argv, take, g, why, &failed);
     if (rc < 0)
         return mg_tool_failed(c->ret, rc, c->err, "cannot search", g->search.dir);
@@ -239,9 +251,12 @@ mg_rc mg_tool_grep(struct mg_tool_call *c)
     bool ready = false;
 
     if (mg_sv_find(pattern, '\0') < pattern.len || mg_sv_find(pattern, '\n') < pattern.len)
-        return mg_tool_text(c->ret, true, MG_SV("pattern must not contain NUL or line breaks: a match lies within one line"));
+        return mg_tool_text(c->ret, true,
+                            MG_SV("pattern must not contain NUL or line breaks: a match lies within one line"));
     if (pattern.len == 0)
-        return mg_tool_text(c->ret, true, MG_SV("pattern is empty: give a regular expression, or . to match every line that is not empty"));
+        return mg_tool_text(
+            c->ret, true,
+            MG_SV("pattern is empty: give a regular expression, or . to match every line that is not empty"));
     mg_rc rc = mg_search_start(c, c->arg[ARG_PATH], true, &g->search, &ready);
     if (!ready)
         return rc;

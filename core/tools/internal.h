@@ -12,16 +12,17 @@ struct mg_tools {
     void *box;
     struct mg_shell *shell; /* NULL: none is open */
     bool shell_replaced;    /* the next result has to say so */
-    char state_name[40];    /* backends without proc_open: file that keeps folder and variables, "" before the first command */
+    char state_name
+        [40]; /* backends without proc_open: file that keeps folder and variables, "" before the first command */
 };
 
 enum { MG_TOOL_ARGS_MAX = 4, MG_TOOL_PATH_MAX = 4095 /* bytes of a path: PATH_MAX without the NUL */ };
 
 struct mg_tool_call {
     struct mg_tools *tools;
-    struct mg_arena *arena;                       /* dies with the call */
+    struct mg_arena *arena;                      /* dies with the call */
     const struct mg_json *arg[MG_TOOL_ARGS_MAX]; /* in the order of the tool's rules; NULL: absent or null */
-    struct mg_cancel *cancel;                     /* may be NULL */
+    struct mg_cancel *cancel;                    /* may be NULL */
     struct mg_tool_result *ret;
     struct mg_err *err;
 };

@@ -6,7 +6,7 @@
 #include "base/sv.h"
 
 enum {
-    MG_MARKER_SECRET = 32, /* hex digits */
+    MG_MARKER_SECRET = 32,     /* hex digits */
     MG_MARKER_TEXT_MAX = 1024, /* bytes between secret and RS; the longest holds a line of /proc/PID/stat */
 };
 
@@ -14,7 +14,7 @@ struct mg_marker {
     char lead[1 + MG_MARKER_SECRET]; /* RS and the secret */
     uint8_t matched;                 /* bytes of lead seen */
     bool in_text, found;
-    bool swallow;                    /* the newline of the last marker is still to come */
+    bool swallow; /* the newline of the last marker is still to come */
     uint16_t n;
     char text[MG_MARKER_TEXT_MAX + 1];
 };

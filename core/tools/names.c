@@ -78,11 +78,14 @@ static mg_rc unquote(struct mg_arena *a, struct mg_sv in, const char *field, str
         size_t took = 1;
         out[n] = in.ptr[0];
         if (in.ptr[0] == '"')
-            return mg_err_set(err, MG_EINVAL, "%s is in double quotes, so a quote inside of it must be written \\\"", field);
+            return mg_err_set(err, MG_EINVAL, "%s is in double quotes, so a quote inside of it must be written \\\"",
+                              field);
         if (in.ptr[0] == '\\') {
             took = escape(mg_sv_from(in, 1), &out[n]);
             if (!took)
-                return mg_err_set(err, MG_EINVAL, "%s is in double quotes, where a backslash starts \\\\ \\\" \\n \\r \\t or \\xHH", field);
+                return mg_err_set(err, MG_EINVAL,
+                                  "%s is in double quotes, where a backslash starts \\\\ \\\" \\n \\r \\t or \\xHH",
+                                  field);
             took++;
         }
         n++;
@@ -102,9 +105,11 @@ mg_rc mg_name_take(struct mg_arena *a, struct mg_sv arg, const char *field, stru
             return rc;
     }
     if (name.len == 0)
-        return mg_err_set(err, MG_EINVAL, "%s is empty: give a path, relative to the working folder or absolute", field);
+        return mg_err_set(err, MG_EINVAL, "%s is empty: give a path, relative to the working folder or absolute",
+                          field);
     if (name.len > MG_TOOL_PATH_MAX)
-        return mg_err_set(err, MG_EINVAL, "%s has %zu bytes: at most %d are allowed", field, name.len, MG_TOOL_PATH_MAX);
+        return mg_err_set(err, MG_EINVAL, "%s has %zu bytes: at most %d are allowed", field, name.len,
+                          MG_TOOL_PATH_MAX);
     if (mg_sv_find(name, '\0') < name.len)
         return mg_err_set(err, MG_EINVAL, "%s contains a NUL character: no file name can", field);
     *ret = mg_arena_sv(a, name);

@@ -12,6 +12,7 @@ enum mg_name_place { MG_NAME_LINE, MG_NAME_COLON /* in front of ":12:" */ };
 
 mg_rc mg_name_quote(struct mg_buf *out, struct mg_sv name, enum mg_name_place place);
 /* The bytes of a path argument, NUL-terminated arena memory. MG_EINVAL with the rule: empty, NUL, too long, a bad escape. */
-mg_rc mg_name_take(struct mg_arena *a, struct mg_sv arg, const char *field, struct mg_sv *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_name_take(struct mg_arena *a, struct mg_sv arg, const char *field, struct mg_sv *ret,
+                   struct mg_err *err) MG_MUSTCHECK;
 
 #endif

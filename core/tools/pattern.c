@@ -57,7 +57,8 @@ static mg_rc expand(struct mg_arena *a, struct mg_sv s, struct mg_pattern *ret, 
 
     if (open == s.len) {
         if (ret->n == MG_PATTERN_CHOICES)
-            return mg_err_set(err, MG_EINVAL, "pattern: the choices in braces give more than %d patterns; use fewer", MG_PATTERN_CHOICES);
+            return mg_err_set(err, MG_EINVAL, "pattern: the choices in braces give more than %d patterns; use fewer",
+                              MG_PATTERN_CHOICES);
         ret->choice[ret->n++] = s;
         return MG_OK;
     }
@@ -82,7 +83,8 @@ static mg_rc check_choice(struct mg_sv s, struct mg_err *err)
     int names = 0;
 
     if (s.len && s.ptr[0] == '/')
-        return mg_err_set(err, MG_EINVAL, "pattern must not start with /: give the folder as path and the pattern relative to it");
+        return mg_err_set(err, MG_EINVAL,
+                          "pattern must not start with /: give the folder as path and the pattern relative to it");
     while (s.len) {
         struct mg_sv name = mg_sv_split(&s, '/');
         if (mg_sv_eqz(name, ".."))
@@ -97,7 +99,8 @@ mg_rc mg_pattern_parse(struct mg_arena *a, struct mg_sv text, struct mg_pattern 
 {
     *ret = (struct mg_pattern){.n = 0};
     if (text.len == 0 || mg_sv_find(text, '\0') < text.len)
-        return mg_err_set(err, MG_EINVAL, "pattern must not be %s", text.len ? "a text with NUL characters" : "empty: **/* finds every file");
+        return mg_err_set(err, MG_EINVAL, "pattern must not be %s",
+                          text.len ? "a text with NUL characters" : "empty: **/* finds every file");
     if (text.len > MG_PATTERN_MAX)
         return mg_err_set(err, MG_EINVAL, "pattern has %zu bytes: at most %d are allowed", text.len, MG_PATTERN_MAX);
     while (mg_sv_starts(text, "./"))

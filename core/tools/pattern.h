@@ -8,9 +8,9 @@
 #include "base/sv.h"
 
 enum {
-    MG_PATTERN_MAX = 1024,    /* bytes */
-    MG_PATTERN_CHOICES = 64,  /* patterns after the choices in braces are written out */
-    MG_PATTERN_NAMES = 64,    /* parts between slashes */
+    MG_PATTERN_MAX = 1024,   /* bytes */
+    MG_PATTERN_CHOICES = 64, /* patterns after the choices in braces are written out */
+    MG_PATTERN_NAMES = 64,   /* parts between slashes */
 };
 
 struct mg_pattern {

@@ -12,10 +12,10 @@ enum {
     ARG_PATH,
     ARG_RANGE,
     CHUNK = 64 * 1024,
-    SNIFF = 8 * 1024,                   /* bytes in which a NUL makes a file binary, as git and grep do */
+    SNIFF = 8 * 1024,                    /* bytes in which a NUL makes a file binary, as git and grep do */
     IMAGE_MAX = 5 * 1024 * 1024 / 4 * 3, /* bytes: 5 MiB as base64, what Messages endpoints take */
-    IMAGE_SIDE_MAX = 2000,              /* pixels: the limit of requests with more than 20 images, which a transcript may become */
-    SCAN_MS = 60000,                    /* for the lines in front of a view_range */
+    IMAGE_SIDE_MAX = 2000, /* pixels: the limit of requests with more than 20 images, which a transcript may become */
+    SCAN_MS = 60000,       /* for the lines in front of a view_range */
 };
 
 struct range {
@@ -24,7 +24,8 @@ struct range {
 
 static mg_rc take_range(struct mg_tool_call *c, struct range *ret)
 {
-    static const char RULE[] = "view_range must be two integers [first, last], counted from 1, with last >= first, or last <= 0 for the end of the file";
+    static const char RULE[] = "view_range must be two integers [first, last], counted from 1, with last >= first, or "
+                               "last <= 0 for the end of the file";
     const struct mg_json *v = c->arg[ARG_RANGE];
     int64_t n[2] = {0, 0};
 
@@ -38,8 +39,10 @@ static mg_rc take_range(struct mg_tool_call *c, struct range *ret)
 
 static mg_rc note_image(struct mg_tool_call *c, struct mg_sv path, const char *why)
 {
-    return mg_tool_textf(c->ret, true, "%.*s is an image that cannot be shown: %s. Make a smaller or repaired copy with bash and read that.",
-                         MG_SV_ARG(path), why);
+    return mg_tool_textf(
+        c->ret, true,
+        "%.*s is an image that cannot be shown: %s. Make a smaller or repaired copy with bash and read that.",
+        MG_SV_ARG(path), why);
 }
 
 static mg_rc read_image(struct mg_tool_call *c, struct mg_sv path, struct mg_sv kind, int64_t size)
@@ -65,8 +68,10 @@ static mg_rc say_binary(struct mg_tool_call *c, struct mg_sv path, struct mg_sv 
 {
     bool utf16 = mg_sv_starts(head, "\xFF\xFE") || mg_sv_starts(head, "\xFE\xFF");
 
-    return mg_tool_textf(c->ret, true, "%.*s is a binary file of %lld bytes%s: read shows text and images; use bash for it (%s).", MG_SV_ARG(path),
-                         (long long)size, utf16 ? ", perhaps text in UTF-16" : "", utf16 ? "iconv -f UTF-16" : "file, xxd, od, strings");
+    return mg_tool_textf(c->ret, true,
+                         "%.*s is a binary file of %lld bytes%s: read shows text and images; use bash for it (%s).",
+                         MG_SV_ARG(path), (long long)size, utf16 ? ", perhaps text in UTF-16" : "",
+                         utf16 ? "iconv -f UTF-16" : "file, xxd, od, strings");
 }
 
 static bool is_binary(struct mg_sv head)
@@ -80,9 +85,9 @@ static bool is_binary(struct mg_sv head)
 
 struct scan {
     struct range want;
-    int64_t line;      /* number of the line that the next byte belongs to */
-    bool at_start;     /* no byte of it was seen */
-    bool full;         /* the result is full in line `line` */
+    int64_t line;  /* number of the line that the next byte belongs to */
+    bool at_start; /* no byte of it was seen */
+    bool full;     /* the result is full in line `line` */
     struct mg_buf out;
 };
 
@@ -126,7 +131,8 @@ static mg_rc scan_file(struct mg_tool_call *c, struct mg_sv path, struct scan *s
         if (mg_cancel_fired(c->cancel))
             return mg_err_set(c->err, MG_ECANCELED, "cancelled");
         if (mg_now_ns() > deadline)
-            return mg_err_set(c->err, MG_ETIMEOUT, "line %lld was not reached in %d s (%lld bytes read); use bash with sed -n or tail -c",
+            return mg_err_set(c->err, MG_ETIMEOUT,
+                              "line %lld was not reached in %d s (%lld bytes read); use bash with sed -n or tail -c",
                               (long long)s->want.first, SCAN_MS / 1000, (long long)offset);
     }
 }
@@ -145,13 +151,14 @@ static mg_rc read_lines(struct mg_tool_call *c, struct mg_sv path)
         return mg_tool_failed(c->ret, rc, c->err, "cannot read", path);
     int64_t lines = s.line - s.at_start;
     if (!s.full && lines < s.want.first)
-        return mg_tool_textf(c->ret, true, "%.*s has %lld lines: there is no line %lld", MG_SV_ARG(path), (long long)lines, (long long)s.want.first);
+        return mg_tool_textf(c->ret, true, "%.*s has %lld lines: there is no line %lld", MG_SV_ARG(path),
+                             (long long)lines, (long long)s.want.first);
     if (is_binary(mg_buf_view(&out)))
         return say_binary(c, path, mg_buf_view(&out), (int64_t)out.len);
     if (s.full) {
         mg_file_cut_character(&out);
-        mg_buf_printf(&out, "\n[cut: the result is full after %d bytes, inside of line %lld; ask for fewer lines]", MG_TOOL_READ_MAX,
-                      (long long)s.line);
+        mg_buf_printf(&out, "\n[cut: the result is full after %d bytes, inside of line %lld; ask for fewer lines]",
+                      MG_TOOL_READ_MAX, (long long)s.line);
     } else if (out.len && out.ptr[out.len - 1] == '\n') {
         out.len--;
     }
@@ -171,8 +178,12 @@ static mg_rc read_whole(struct mg_tool_call *c, struct mg_sv path, int64_t size)
     if (is_binary(mg_buf_view(&data)))
         return say_binary(c, path, mg_buf_view(&data), size > (int64_t)data.len ? size : (int64_t)data.len);
     if (data.len > MG_TOOL_READ_MAX || size > MG_TOOL_READ_MAX)
-        return mg_tool_textf(c->ret, true, "%.*s has %lld bytes: without view_range at most %d are read. Give view_range [first, last], or look for the "
-                             "place with grep.", MG_SV_ARG(path), (long long)(size > (int64_t)data.len ? size : (int64_t)data.len), MG_TOOL_READ_MAX);
+        return mg_tool_textf(c->ret, true,
+                             "%.*s has %lld bytes: without view_range at most %d are read. Give view_range [first, "
+                             "last], or look for the "
+                             "place with grep.",
+                             MG_SV_ARG(path), (long long)(size > (int64_t)data.len ? size : (int64_t)data.len),
+                             MG_TOOL_READ_MAX);
     if (data.len == 0)
         return mg_tool_textf(c->ret, false, "(%.*s is empty)", MG_SV_ARG(path));
     return mg_tool_text(c->ret, false, mg_buf_view(&data));

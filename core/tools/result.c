@@ -100,6 +100,8 @@ mg_rc mg_tool_failed(struct mg_tool_result *r, mg_rc rc, struct mg_err *err, con
 {
     if (!is_of_the_call(rc))
         return rc;
-    const char *why = err && err->text[0] ? err->text : rc == MG_ENOTFOUND ? "no such file or folder" : "the operation failed";
+    const char *why = err && err->text[0]  ? err->text
+                      : rc == MG_ENOTFOUND ? "no such file or folder"
+                                           : "the operation failed";
     return mg_tool_textf(r, true, "%s%s%.*s: %s", what, path.len ? " " : "", MG_SV_ARG(path), why);
 }

@@ -4,12 +4,16 @@
 
 #include "tools/tools.h"
 
-enum { MG_TOOL_CONTENT_MAX = 8 * 1024 * 1024 /* bytes of a result as JSON: an image of the largest size, or 256 KiB of escapes */ };
+enum {
+    MG_TOOL_CONTENT_MAX =
+        8 * 1024 * 1024 /* bytes of a result as JSON: an image of the largest size, or 256 KiB of escapes */
+};
 
 /* Sets the result to one text block. Bytes that are not UTF-8 are shown as U+FFFD, NUL as U+2400 (PostgreSQL and many clients take no NUL);
  * an empty text becomes "(no output)". */
 mg_rc mg_tool_text(struct mg_tool_result *r, bool is_error, struct mg_sv text);
-mg_rc mg_tool_textf(struct mg_tool_result *r, bool is_error, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+mg_rc mg_tool_textf(struct mg_tool_result *r, bool is_error, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 mg_rc mg_tool_image(struct mg_tool_result *r, struct mg_sv media_type, struct mg_sv data);
 /* Appends bytes as a text block would show them. */
 mg_rc mg_tool_show(struct mg_buf *out, struct mg_sv bytes);

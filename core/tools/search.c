@@ -41,7 +41,8 @@ static void place_file(struct mg_tool_call *c, struct mg_sv path, struct mg_sear
     ret->file = mg_arena_sv(c->arena, slash ? mg_sv_from(path, n + 1) : path);
 }
 
-mg_rc mg_search_start(struct mg_tool_call *c, const struct mg_json *arg, bool files, struct mg_search *ret, bool *ret_ready)
+mg_rc mg_search_start(struct mg_tool_call *c, const struct mg_json *arg, bool files, struct mg_search *ret,
+                      bool *ret_ready)
 {
     struct mg_sv path = MG_SV("");
     struct mg_file_stat st = {0};
@@ -56,7 +57,8 @@ mg_rc mg_search_start(struct mg_tool_call *c, const struct mg_json *arg, bool fi
         if (rc < 0)
             return mg_tool_failed(c->ret, rc, c->err, "cannot search", path);
         if (st.kind != 'd' && !(files && st.kind == 'f'))
-            return mg_tool_textf(c->ret, true, "cannot search %.*s: it is not a folder%s", MG_SV_ARG(path), files ? " or a regular file" : "");
+            return mg_tool_textf(c->ret, true, "cannot search %.*s: it is not a folder%s", MG_SV_ARG(path),
+                                 files ? " or a regular file" : "");
         *ret_ready = true;
         path = trim_slashes(path);
     }
@@ -111,7 +113,8 @@ static void judge_end(struct mg_search *s, char why[MG_SEARCH_WHY_MAX], bool *re
         *ret_failed = true;
         (void)snprintf(why, MG_SEARCH_WHY_MAX, "the pattern is not a valid extended regular expression: %s", error);
     } else if (rc != 0) {
-        (void)snprintf(why, MG_SEARCH_WHY_MAX, "some of it could not be searched%s%s", error[0] ? ", last: " : "", error);
+        (void)snprintf(why, MG_SEARCH_WHY_MAX, "some of it could not be searched%s%s", error[0] ? ", last: " : "",
+                       error);
     }
 }
 
@@ -131,7 +134,8 @@ static void judge(struct mg_search *s, const struct mg_exec_status *st, char why
     } else if (st->oom) {
         (void)snprintf(why, MG_SEARCH_WHY_MAX, "the search was ended for want of memory");
     } else {
-        (void)snprintf(why, MG_SEARCH_WHY_MAX, "the search ended before its end was reported (status %d)", st->exited ? st->exit_code : -1);
+        (void)snprintf(why, MG_SEARCH_WHY_MAX, "the search ended before its end was reported (status %d)",
+                       st->exited ? st->exit_code : -1);
     }
 }
 
@@ -140,8 +144,12 @@ mg_rc mg_search_run(struct mg_tool_call *c, struct mg_search *s, const char *con
 {
     static const char *const ENV[] = {"LC_ALL=C.UTF-8", NULL};
     struct mg_exec_status st = {0};
-    struct mg_exec_req req = {.argv = argv, .env = ENV, .deadline_ns = mg_now_ns() + (uint64_t)MG_TOOL_SEARCH_MS * 1000000, .cancel = c->cancel,
-                              .sink = sink, .sink_ctx = ctx};
+    struct mg_exec_req req = {.argv = argv,
+                              .env = ENV,
+                              .deadline_ns = mg_now_ns() + (uint64_t)MG_TOOL_SEARCH_MS * 1000000,
+                              .cancel = c->cancel,
+                              .sink = sink,
+                              .sink_ctx = ctx};
 
     ret_why[0] = '\0';
     *ret_failed = false;

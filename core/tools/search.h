@@ -19,7 +19,8 @@ struct mg_search {
 enum { MG_SEARCH_NO_FOLDER = 90, MG_SEARCH_NO_FIND = 91, MG_SEARCH_NO_GREP = 92, MG_SEARCH_BAD_PATTERN = 93 };
 
 /* Takes the path argument (may be NULL). *ret_ready as with mg_file_open. */
-mg_rc mg_search_start(struct mg_tool_call *c, const struct mg_json *path, bool files, struct mg_search *ret, bool *ret_ready);
+mg_rc mg_search_start(struct mg_tool_call *c, const struct mg_json *path, bool files, struct mg_search *ret,
+                      bool *ret_ready);
 /* Runs `sh -c script name args...`; output goes to sink. MG_OK with *ret_why empty: the search was complete. Otherwise ret_why says why it was
  * not, or, with *ret_failed, why there is nothing. Negative: the sandbox. */
 mg_rc mg_search_run(struct mg_tool_call *c, struct mg_search *s, const char *const *argv, mg_exec_sink *sink, void *ctx,

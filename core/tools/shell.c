@@ -9,13 +9,14 @@
 #include "tools/marker.h"
 
 enum {
-    OPEN_MS = 20000,        /* a cold sandbox may take long to start its first shell */
-    SETTLE_MS = 2500,       /* after a timeout: for the shell to come back before it is given up */
-    SETTLE_CANCEL_MS = 700, /* the same after a cancel, which has to end within a second */
-    ROUND_MS = 200,         /* between two signals */
-    SIGNAL_MS = 1000,       /* for the helper that sends them */
+    OPEN_MS = 20000,         /* a cold sandbox may take long to start its first shell */
+    SETTLE_MS = 2500,        /* after a timeout: for the shell to come back before it is given up */
+    SETTLE_CANCEL_MS = 700,  /* the same after a cancel, which has to end within a second */
+    ROUND_MS = 200,          /* between two signals */
+    SIGNAL_MS = 1000,        /* for the helper that sends them */
     PENDING_MAX = 64 * 1024, /* bytes of background output kept between two calls: one piece of a sink */
-    STDIN_MAX = 17 * 1024 * 1024, /* bytes of a command on its way: a command of 4 MiB, all of it quotes, and the frame */
+    STDIN_MAX =
+        17 * 1024 * 1024, /* bytes of a command on its way: a command of 4 MiB, all of it quotes, and the frame */
     HALF = MG_MARKER_SECRET / 2,
 };
 
@@ -26,14 +27,16 @@ static const char OUTER[] = "trap : INT\n"
 
 /* `return` needs a sourced text, and the sourced text must not be a function, where `declare` would make local variables. The trap on URG is
  * what ends a loop of the shell itself after a timeout; by default the signal does nothing, so it hurts nobody who does not know it. */
-static const char INIT[] = "exec 2>&1\n"
-                           "PS1= PS2= mango_s=0 mango_l=\n"
-                           "shopt -s execfail 2>/dev/null\n"
-                           "if [ -r /dev/stdin ]; then mango_s=1; trap 'return 130 2>/dev/null' URG; else trap : URG; fi\n"
-                           "read -r mango_l 2>/dev/null </proc/$$/stat\n"
-                           "command printf '\\036%%s%%s R %%d %%d %%s\\036\\n' %s %s $mango_s $$ \"$mango_l\"; unset mango_s mango_l\n";
+static const char INIT[] =
+    "exec 2>&1\n"
+    "PS1= PS2= mango_s=0 mango_l=\n"
+    "shopt -s execfail 2>/dev/null\n"
+    "if [ -r /dev/stdin ]; then mango_s=1; trap 'return 130 2>/dev/null' URG; else trap : URG; fi\n"
+    "read -r mango_l 2>/dev/null </proc/$$/stat\n"
+    "command printf '\\036%%s%%s R %%d %%d %%s\\036\\n' %s %s $mango_s $$ \"$mango_l\"; unset mango_s mango_l\n";
 
-static const char RUN_SOURCED[] = "\ncommand . /dev/stdin <<'E'\ncommand eval \"$mango_command\" </dev/null 1>&2 2>&1\nE\n";
+static const char RUN_SOURCED[] =
+    "\ncommand . /dev/stdin <<'E'\ncommand eval \"$mango_command\" </dev/null 1>&2 2>&1\nE\n";
 static const char RUN_PLAIN[] = "\ncommand eval \"$mango_command\" </dev/null 1>&2 2>&1\n";
 
 /* $1 the shell, $2 its start time (so that no other process is ever hit), $3 the signal for what runs in its foreground. Background jobs of a
@@ -46,7 +49,8 @@ static const char STOP[] = "p=$1 sig=$3 want=$2 kids=\n"
                            "  while read -r n v; do [ \"$n\" = SigIgn: ] && break; done 2>/dev/null </proc/$1/status\n"
                            "  case $v in *[2367abef]) return 0;; esac; return 1\n"
                            "}\n"
-                           "children() { list=; for f in /proc/$1/task/*/children; do l=; read -r l 2>/dev/null <\"$f\"; list=\"$list $l\"; done; }\n"
+                           "children() { list=; for f in /proc/$1/task/*/children; do l=; read -r l 2>/dev/null "
+                           "<\"$f\"; list=\"$list $l\"; done; }\n"
                            "tree() { children $1; for k in $list; do kids=\"$kids $k\"; tree $k; done; }\n"
                            "children $p\n"
                            "for c in $list; do background $c && continue; kids=\"$kids $c\"; tree $c; done\n"
@@ -179,7 +183,8 @@ static mg_rc greet(struct mg_shell *s, struct mg_cancel *cancel, struct mg_err *
     return MG_OK;
 }
 
-mg_rc mg_shell_open(const struct mg_tool_ops *ops, void *box, struct mg_cancel *cancel, struct mg_shell **ret, struct mg_err *err)
+mg_rc mg_shell_open(const struct mg_tool_ops *ops, void *box, struct mg_cancel *cancel, struct mg_shell **ret,
+                    struct mg_err *err)
 {
     static const char *const ENV[] = {"TERM=dumb", NULL};
     struct mg_shell *s = mg_xcalloc(1, sizeof(*s));
@@ -246,7 +251,9 @@ static void compose(const struct mg_shell *s, struct mg_sv command, struct mg_bu
     mg_buf_str(text, ":\nmango_command="); /* a signal of the last timeout that comes late is taken here */
     mg_shell_quote(text, command);
     mg_buf_str(text, s->sourced ? RUN_SOURCED : RUN_PLAIN);
-    mg_buf_printf(text, "{ command printf '\\036%%s%%s D %llu %%d\\036\\n' %.*s %s \"$?\"; unset mango_command; set +aeuxvn; } 2>/dev/null\n",
+    mg_buf_printf(text,
+                  "{ command printf '\\036%%s%%s D %llu %%d\\036\\n' %.*s %s \"$?\"; unset mango_command; set +aeuxvn; "
+                  "} 2>/dev/null\n",
                   (unsigned long long)s->call, HALF, s->secret, s->secret + HALF);
 }
 
@@ -265,8 +272,8 @@ static void judge(struct mg_shell *s, struct mg_shell_end *ret)
         ret->status = status;
 }
 
-mg_rc mg_shell_run(struct mg_shell *s, struct mg_sv command, uint64_t deadline_ns, struct mg_cancel *cancel, struct mg_output *out,
-                   struct mg_shell_end *ret, struct mg_err *err)
+mg_rc mg_shell_run(struct mg_shell *s, struct mg_sv command, uint64_t deadline_ns, struct mg_cancel *cancel,
+                   struct mg_output *out, struct mg_shell_end *ret, struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf text = MG_BUF_INIT(STDIN_MAX);
 
@@ -275,7 +282,8 @@ mg_rc mg_shell_run(struct mg_shell *s, struct mg_sv command, uint64_t deadline_n
     s->out = out;
     compose(s, command, &text);
     if (!mg_buf_ok(&text))
-        return mg_err_set(err, MG_ETOOBIG, "the command has more than %d bytes: write it to a file and run that", STDIN_MAX);
+        return mg_err_set(err, MG_ETOOBIG, "the command has more than %d bytes: write it to a file and run that",
+                          STDIN_MAX);
     ret->unsent = has_ended(s) || s->ops->proc_write(s->proc, mg_buf_view(&text), NULL) < 0;
     mg_rc rc = ret->unsent ? MG_OK : read_marker(s, deadline_ns, cancel, err);
     if (rc == MG_OK && !ret->unsent) {

@@ -42,8 +42,8 @@ static const struct tool {
     mg_rc (*run)(struct mg_tool_call *c);
     const struct mg_field_rule *rules;
 } TOOLS[] = {
-    {"bash", mg_tool_bash, BASH_RULES},   {"read", mg_tool_read, READ_RULES},   {"write", mg_tool_write, WRITE_RULES},
-    {"edit", mg_tool_edit, EDIT_RULES},   {"glob", mg_tool_glob, SEARCH_RULES}, {"grep", mg_tool_grep, SEARCH_RULES},
+    {"bash", mg_tool_bash, BASH_RULES}, {"read", mg_tool_read, READ_RULES},   {"write", mg_tool_write, WRITE_RULES},
+    {"edit", mg_tool_edit, EDIT_RULES}, {"glob", mg_tool_glob, SEARCH_RULES}, {"grep", mg_tool_grep, SEARCH_RULES},
 };
 enum { N_TOOLS = sizeof(TOOLS) / sizeof(TOOLS[0]) };
 
@@ -104,8 +104,8 @@ static mg_rc run(struct mg_tool_call *c, const struct tool *tool, struct mg_sv i
     return rc < 0 ? mg_err_wrap(c->err, rc, "%s", tool->name) : rc;
 }
 
-mg_rc mg_tool_run(struct mg_tools *t, struct mg_sv name, struct mg_sv input, struct mg_cancel *cancel, struct mg_tool_result *ret,
-                  struct mg_err *err)
+mg_rc mg_tool_run(struct mg_tools *t, struct mg_sv name, struct mg_sv input, struct mg_cancel *cancel,
+                  struct mg_tool_result *ret, struct mg_err *err)
 {
     struct mg_err local = {0};
     const struct tool *tool = find(name);
@@ -114,7 +114,8 @@ mg_rc mg_tool_run(struct mg_tools *t, struct mg_sv name, struct mg_sv input, str
     *ret = (struct mg_tool_result){.content = MG_BUF_INIT(MG_TOOL_CONTENT_MAX)};
     c.err->text[0] = '\0';
     if (!tool)
-        return mg_tool_textf(ret, true, "there is no tool %.*s: the tools are bash, read, write, edit, glob and grep", MG_SV_ARG(name));
+        return mg_tool_textf(ret, true, "there is no tool %.*s: the tools are bash, read, write, edit, glob and grep",
+                             MG_SV_ARG(name));
     c.arena = mg_arena_new();
     mg_rc rc = run(&c, tool, input);
     mg_arena_free(c.arena);

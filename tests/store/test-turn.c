@@ -38,9 +38,10 @@ static void no_load(void *ctx, const struct mg_id *session, int64_t after, int l
     (void)ctx, (void)session, (void)after, (void)limit, (void)max_bytes, (void)token;
 }
 
-static const char agent_json[] =
-    "{\"id\":\"agent_1\",\"type\":\"agent\",\"version\":1,\"name\":\"a\",\"model\":{\"id\":\"offline\"},\"system\":null,\"tools\":["
-    "{\"type\":\"agent_toolset_20260401\",\"default_config\":{\"enabled\":true,\"permission_policy\":{\"type\":\"%s\"}},\"configs\":[]}]}";
+static const char agent_json[] = "{\"id\":\"agent_1\",\"type\":\"agent\",\"version\":1,\"name\":\"a\",\"model\":{"
+                                 "\"id\":\"offline\"},\"system\":null,\"tools\":["
+                                 "{\"type\":\"agent_toolset_20260401\",\"default_config\":{\"enabled\":true,"
+                                 "\"permission_policy\":{\"type\":\"%s\"}},\"configs\":[]}]}";
 
 static struct mg_id session_make(struct fixture *f, const char *env_type, const char *policy)
 {
@@ -48,9 +49,12 @@ static struct mg_id session_make(struct fixture *f, const char *env_type, const 
     char agent[1024], sql[4096];
     snprintf(agent, sizeof(agent), agent_json, policy);
     snprintf(sql, sizeof(sql),
-             "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', 'wrkspc_default', 'e', 'cloud', '{}') ON CONFLICT "
-             "DO NOTHING; INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type, env_config) VALUES ('%s', "
-             "'wrkspc_default', 'agent_1', 1, '%s', 'env_1', '%s', '{}'); INSERT INTO session_state (session_id) VALUES ('%s')",
+             "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', "
+             "'wrkspc_default', 'e', 'cloud', '{}') ON CONFLICT "
+             "DO NOTHING; INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, "
+             "env_type, env_config) VALUES ('%s', "
+             "'wrkspc_default', 'agent_1', 1, '%s', 'env_1', '%s', '{}'); INSERT INTO session_state (session_id) "
+             "VALUES ('%s')",
              id.s, agent, env_type, id.s);
     struct mg_err err = {0};
     if (mg_pg_script(f->pg, sql, &err) < 0)
@@ -175,7 +179,8 @@ static void send_result(struct fixture *f, const char *type, const char *call, c
 }
 
 static const char message[] = "[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"hello\"}]}]";
-static const char list_files[] = "[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"run: echo hi\"}]}]";
+static const char list_files[] =
+    "[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"run: echo hi\"}]}]";
 
 static char *open_call(struct fixture *f)
 {
@@ -189,11 +194,16 @@ static void a_turn_without_tools_is_two_commits(void **state)
     struct fixture *f = *state;
     send(f, message);
     wait_status(f, "idle none");
-    assert_string_equal(types(f), "user.message session.status_running span.model_request_start agent.message span.model_request_end session.status_idle");
+    assert_string_equal(types(f), "user.message session.status_running span.model_request_start agent.message "
+                                  "span.model_request_end session.status_idle");
     assert_string_equal(query(f, "SELECT count(DISTINCT xmin::text)::text FROM events WHERE session_id = $1"), "2");
-    assert_string_equal(query(f, "SELECT string_agg(role, ' ' ORDER BY ordinal) FROM transcript WHERE session_id = $1"), "user assistant");
-    assert_string_equal(query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND processed_at IS NULL"), "0");
-    assert_string_equal(query(f, "SELECT (input_tokens > 0 AND output_tokens > 0)::text FROM session_state WHERE session_id = $1"), "true");
+    assert_string_equal(query(f, "SELECT string_agg(role, ' ' ORDER BY ordinal) FROM transcript WHERE session_id = $1"),
+                        "user assistant");
+    assert_string_equal(query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND processed_at IS NULL"),
+                        "0");
+    assert_string_equal(
+        query(f, "SELECT (input_tokens > 0 AND output_tokens > 0)::text FROM session_state WHERE session_id = $1"),
+        "true");
 }
 
 static void queued_messages_run_one_after_another_with_one_idle(void **state)
@@ -202,9 +212,12 @@ static void queued_messages_run_one_after_another_with_one_idle(void **state)
     send(f, "[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"one\"}]},"
             "{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"two\"}]}]");
     wait_status(f, "idle none");
-    assert_string_equal(query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'session.status_idle'"), "1");
-    assert_string_equal(query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'agent.message'"), "2");
-    assert_string_equal(query(f, "SELECT string_agg(role, ' ' ORDER BY ordinal) FROM transcript WHERE session_id = $1"), "user assistant user assistant");
+    assert_string_equal(
+        query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'session.status_idle'"), "1");
+    assert_string_equal(query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'agent.message'"),
+                        "2");
+    assert_string_equal(query(f, "SELECT string_agg(role, ' ' ORDER BY ordinal) FROM transcript WHERE session_id = $1"),
+                        "user assistant user assistant");
 }
 
 static void a_client_tool_opens_a_barrier_and_its_result_ends_it(void **state)
@@ -218,7 +231,8 @@ static void a_client_tool_opens_a_barrier_and_its_result_ends_it(void **state)
     assert_string_equal(status(f), "idle action");
     send_result(f, "user.tool_result", call, ",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]");
     wait_status(f, "idle none");
-    assert_string_equal(query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'agent.message' AND seq > (SELECT seq FROM events "
+    assert_string_equal(query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'agent.message' "
+                                 "AND seq > (SELECT seq FROM events "
                                  "WHERE session_id = $1 AND type = 'user.tool_result')"),
                         "2");
     assert_string_equal(query(f, "SELECT open_actions::text FROM session_state WHERE session_id = $1"), "0");
@@ -230,8 +244,9 @@ static void case_1_a_refused_tool_result_wedges_no_session(void **state)
         ",\"content\":[{\"type\":\"text\",\"text\":\"\"}]",
         ",\"content\":[]",
         "",
-        (",\"content\":[{\"type\":\"text\",\"text\":\"\"},{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_type\":\"image/png\",\"data\":"
-        "\"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==\"}}]"),
+        (",\"content\":[{\"type\":\"text\",\"text\":\"\"},{\"type\":\"image\",\"source\":{\"type\":\"base64\",\"media_"
+         "type\":\"image/png\",\"data\":"
+         "\"iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==\"}}]"),
     };
     struct fixture *f = *state;
     for (int i = 0; i < 4; i++) {
@@ -280,7 +295,8 @@ static void a_denied_call_is_answered_by_the_server_and_takes_no_late_result(voi
     char *call = open_call(f);
     send_result(f, "user.tool_confirmation", call, ",\"result\":\"deny\",\"deny_message\":\"not today\"");
     wait_status(f, "idle none");
-    assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'agent.tool_result'"), "not today");
+    assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'agent.tool_result'"),
+                    "not today");
     snprintf(text, sizeof(text), "[{\"type\":\"user.tool_result\",\"tool_use_id\":\"%s\",\"content\":[]}]", call);
     assert_int_equal(try_send(f, text, &err), MG_ECONFLICT);
 }
@@ -295,8 +311,12 @@ static void case_4_the_same_result_again_is_harmless_and_another_is_refused(void
     char *call = open_call(f);
     send_result(f, "user.tool_result", call, ",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}],\"is_error\":false");
     send_result(f, "user.tool_result", call, ",\"is_error\":false,\"content\":[{\"text\":\"hi\",\"type\":\"text\"}]");
-    assert_string_equal(query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'user.tool_result'"), "1");
-    snprintf(text, sizeof(text), "[{\"type\":\"user.tool_result\",\"tool_use_id\":\"%s\",\"content\":[{\"type\":\"text\",\"text\":\"no\"}]}]", call);
+    assert_string_equal(
+        query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'user.tool_result'"), "1");
+    snprintf(
+        text, sizeof(text),
+        "[{\"type\":\"user.tool_result\",\"tool_use_id\":\"%s\",\"content\":[{\"type\":\"text\",\"text\":\"no\"}]}]",
+        call);
     assert_int_equal(try_send(f, text, &err), MG_ECONFLICT);
     wait_status(f, "idle none");
 }
@@ -307,11 +327,14 @@ static void case_3_an_interrupt_answers_the_calls_it_kills(void **state)
     send(f, list_files);
     wait_status(f, "idle action");
     char *call = open_call(f);
-    send(f, "[{\"type\":\"user.interrupt\"},{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"hello again\"}]}]");
+    send(f, "[{\"type\":\"user.interrupt\"},{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":"
+            "\"hello again\"}]}]");
     wait_status(f, "idle none");
     assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'user.tool_result'"), call);
-    assert_string_equal(query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'session.status_idle'"), "3");
-    assert_string_equal(query(f, "SELECT string_agg(role, ' ' ORDER BY ordinal) FROM transcript WHERE session_id = $1"), "user assistant user user assistant");
+    assert_string_equal(
+        query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'session.status_idle'"), "3");
+    assert_string_equal(query(f, "SELECT string_agg(role, ' ' ORDER BY ordinal) FROM transcript WHERE session_id = $1"),
+                        "user assistant user user assistant");
 }
 
 static void a_batch_with_one_bad_event_leaves_nothing(void **state)
@@ -334,8 +357,10 @@ static void a_cloud_call_without_a_sandbox_ends_the_turn_with_an_error(void **st
     f->session = session_make(f, "cloud", "always_allow");
     send(f, list_files);
     wait_status(f, "idle none");
-    assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'session.error'"), "MANGO_SANDBOX");
-    assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'session.status_idle'"), "retries_exhausted");
+    assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'session.error'"),
+                    "MANGO_SANDBOX");
+    assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'session.status_idle'"),
+                    "retries_exhausted");
     send(f, message); /* the session stays usable */
     wait_status(f, "idle none");
 }
@@ -356,8 +381,10 @@ static void a_turn_of_a_dead_node_is_taken_over_at_its_step(void **state)
     char sql[1024];
     snprintf(sql, sizeof(sql),
              "INSERT INTO events (session_id, seq, id, type, body) VALUES ('%s', 1, 'sevt_a', 'user.message', "
-             "'{\"id\":\"sevt_a\",\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"hello\"}]}'); UPDATE session_state SET status = "
-             "'running', last_seq = 1, turn_epoch = 7, turn_node = 'node_dead', turn_step = 'model', turn_trigger = 1, turn_round = 1, turn_request_id = "
+             "'{\"id\":\"sevt_a\",\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"hello\"}]}'); "
+             "UPDATE session_state SET status = "
+             "'running', last_seq = 1, turn_epoch = 7, turn_node = 'node_dead', turn_step = 'model', turn_trigger = 1, "
+             "turn_round = 1, turn_request_id = "
              "'sevt_b' WHERE session_id = '%s'",
              f->session.s, f->session.s);
     assert_int_equal(mg_pg_script(f->pg, sql, &err), MG_OK);
@@ -373,10 +400,14 @@ static void a_started_call_of_a_dead_node_is_ambiguous_and_not_run_again(void **
     f->session = session_make(f, "cloud", "always_allow");
     char sql[2048];
     snprintf(sql, sizeof(sql),
-             "INSERT INTO transcript (session_id, ordinal, role, content) VALUES ('%s', 1, 'user', '[{\"type\":\"text\",\"text\":\"hello\"}]'), ('%s', 2, "
-             "'assistant', '[{\"type\":\"tool_use\",\"id\":\"t1\",\"name\":\"bash\",\"input\":{\"command\":\"rm x\"}}]'); INSERT INTO tool_calls (session_id, "
-             "event_id, ordinal, round, kind, name, model_id, input, state, epoch) VALUES ('%s', 'sevt_c', 0, 2, 'builtin', 'bash', 't1', "
-             "'{\"command\":\"rm x\"}', 'started', 3); UPDATE session_state SET status = 'running', transcript_len = 2, turn_epoch = 3, turn_node = "
+             "INSERT INTO transcript (session_id, ordinal, role, content) VALUES ('%s', 1, 'user', "
+             "'[{\"type\":\"text\",\"text\":\"hello\"}]'), ('%s', 2, "
+             "'assistant', '[{\"type\":\"tool_use\",\"id\":\"t1\",\"name\":\"bash\",\"input\":{\"command\":\"rm "
+             "x\"}}]'); INSERT INTO tool_calls (session_id, "
+             "event_id, ordinal, round, kind, name, model_id, input, state, epoch) VALUES ('%s', 'sevt_c', 0, 2, "
+             "'builtin', 'bash', 't1', "
+             "'{\"command\":\"rm x\"}', 'started', 3); UPDATE session_state SET status = 'running', transcript_len = "
+             "2, turn_epoch = 3, turn_node = "
              "'node_dead', turn_step = 'tools', turn_round = 1 WHERE session_id = '%s'",
              f->session.s, f->session.s, f->session.s, f->session.s);
     assert_int_equal(mg_pg_script(f->pg, sql, &err), MG_OK);
@@ -390,7 +421,8 @@ static void a_late_write_of_an_old_epoch_is_fenced(void **state)
     struct fixture *f = *state;
     struct mg_err err = {0};
     mg_auto(step) struct mg_step s;
-    assert_int_equal(mg_step_begin(&s, f->engine, f->pg, f->arena, mg_id_sv(&f->session), MG_SV(""), 41, &err), MG_EFENCED);
+    assert_int_equal(mg_step_begin(&s, f->engine, f->pg, f->arena, mg_id_sv(&f->session), MG_SV(""), 41, &err),
+                     MG_EFENCED);
 }
 
 static void a_clean_stop_hands_turns_on(void **state)
@@ -399,12 +431,14 @@ static void a_clean_stop_hands_turns_on(void **state)
     struct mg_err err = {0};
     char sql[512];
     snprintf(sql, sizeof(sql),
-             "UPDATE session_state SET status = 'rescheduling', turn_epoch = 1, turn_node = '%s', turn_step = 'backoff', turn_due_at = now() + interval '1 "
+             "UPDATE session_state SET status = 'rescheduling', turn_epoch = 1, turn_node = '%s', turn_step = "
+             "'backoff', turn_due_at = now() + interval '1 "
              "hour' WHERE session_id = '%s'",
              mg_engine_node(f->engine)->s, f->session.s);
     assert_int_equal(mg_pg_script(f->pg, sql, &err), MG_OK);
     mg_engine_stop(f->engine);
-    assert_string_equal(query(f, "SELECT coalesce(turn_node, 'none') FROM session_state WHERE session_id = $1"), "none");
+    assert_string_equal(query(f, "SELECT coalesce(turn_node, 'none') FROM session_state WHERE session_id = $1"),
+                        "none");
     engine_start(f);
 }
 

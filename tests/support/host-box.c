@@ -88,7 +88,8 @@ int host_box_free(struct host_box *b)
 static int beneath(struct host_box *b, const char *path, int flags, mode_t mode)
 {
     size_t n = strlen(b->root);
-    struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC), .mode = flags & O_CREAT ? mode : 0,
+    struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
+                           .mode = flags & O_CREAT ? mode : 0,
                            .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
 
     if (strncmp(path, b->root, n) == 0 && (path[n] == '/' || path[n] == '\0'))
@@ -117,7 +118,8 @@ static void close_all(int *fd, int n)
             close(fd[i]);
 }
 
-static mg_rc start(struct host_box *b, const char *const *argv, const char *cwd, const char *const *more, struct child *ret, struct mg_err *err)
+static mg_rc start(struct host_box *b, const char *const *argv, const char *cwd, const char *const *more,
+                   struct child *ret, struct mg_err *err)
 {
     char home[96], path[512], dir[512];
     char *env[MAX_ENV] = {home, path};
@@ -223,8 +225,11 @@ static mg_rc box_exec(void *box, const struct mg_exec_req *req, struct mg_exec_s
     b->execs++;
     *ret = (struct mg_exec_status){.exited = false};
     for (bool live = true; live;) {
-        struct pollfd f[] = {{.fd = p.pidfd, .events = POLLIN}, {.fd = p.out, .events = POLLIN}, {.fd = p.err, .events = POLLIN},
-                             {.fd = p.in, .events = POLLOUT}, {.fd = req->cancel ? mg_cancel_fd(req->cancel) : -1, .events = POLLIN}};
+        struct pollfd f[] = {{.fd = p.pidfd, .events = POLLIN},
+                             {.fd = p.out, .events = POLLIN},
+                             {.fd = p.err, .events = POLLIN},
+                             {.fd = p.in, .events = POLLOUT},
+                             {.fd = req->cancel ? mg_cancel_fd(req->cancel) : -1, .events = POLLIN}};
         int n = poll(f, 5, until(req->deadline_ns));
         ret->cancelled = mg_cancel_fired(req->cancel);
         ret->timed_out = !ret->cancelled && n == 0;
@@ -281,13 +286,15 @@ static mg_rc box_proc_write(void *proc, struct mg_sv data, struct mg_err *err)
     return MG_OK;
 }
 
-static mg_rc box_proc_read(void *proc, uint64_t deadline_ns, struct mg_cancel *cancel, mg_exec_sink *sink, void *ctx, bool *ret_closed,
-                           struct mg_err *err)
+static mg_rc box_proc_read(void *proc, uint64_t deadline_ns, struct mg_cancel *cancel, mg_exec_sink *sink, void *ctx,
+                           bool *ret_closed, struct mg_err *err)
 {
     struct proc *p = proc;
 
     for (;;) {
-        struct pollfd f[] = {{.fd = p->c.pidfd, .events = POLLIN}, {.fd = p->c.out, .events = POLLIN}, {.fd = p->c.err, .events = POLLIN},
+        struct pollfd f[] = {{.fd = p->c.pidfd, .events = POLLIN},
+                             {.fd = p->c.out, .events = POLLIN},
+                             {.fd = p->c.err, .events = POLLIN},
                              {.fd = cancel ? mg_cancel_fd(cancel) : -1, .events = POLLIN}};
         int n = poll(f, 4, until(deadline_ns));
         if (mg_cancel_fired(cancel))
@@ -316,7 +323,8 @@ static void box_proc_close(void *proc)
 
 /* ---- files ---- */
 
-static mg_rc box_read(void *box, const char *path, int64_t offset, size_t max, struct mg_buf *out, bool *ret_eof, struct mg_err *err)
+static mg_rc box_read(void *box, const char *path, int64_t offset, size_t max, struct mg_buf *out, bool *ret_eof,
+                      struct mg_err *err)
 {
     mg_autofd int fd = beneath(box, path, O_RDONLY | O_NONBLOCK, 0);
     struct stat st;
@@ -389,9 +397,13 @@ static mg_rc box_stat(void *box, const char *path, struct mg_file_stat *ret, str
 
     if (fd < 0 || fstat(fd, &st) < 0)
         return failed(err);
-    *ret = (struct mg_file_stat){.size = st.st_size, .mtime_us = st.st_mtim.tv_sec * 1000000 + st.st_mtim.tv_nsec / 1000,
+    *ret = (struct mg_file_stat){.size = st.st_size,
+                                 .mtime_us = st.st_mtim.tv_sec * 1000000 + st.st_mtim.tv_nsec / 1000,
                                  .mode = st.st_mode & 07777,
-                                 .kind = S_ISREG(st.st_mode) ? 'f' : S_ISDIR(st.st_mode) ? 'd' : S_ISLNK(st.st_mode) ? 'l' : 'o'};
+                                 .kind = S_ISREG(st.st_mode)   ? 'f'
+                                         : S_ISDIR(st.st_mode) ? 'd'
+                                         : S_ISLNK(st.st_mode) ? 'l'
+                                                               : 'o'};
     return MG_OK;
 }
 
@@ -400,10 +412,17 @@ static const char *box_root(void *box)
     return ((struct host_box *)box)->root;
 }
 
-const struct mg_tool_ops host_box_ops = {.exec = box_exec, .read = box_read, .write = box_write, .stat = box_stat, .root = box_root,
-                                         .proc_open = box_proc_open, .proc_write = box_proc_write, .proc_read = box_proc_read,
+const struct mg_tool_ops host_box_ops = {.exec = box_exec,
+                                         .read = box_read,
+                                         .write = box_write,
+                                         .stat = box_stat,
+                                         .root = box_root,
+                                         .proc_open = box_proc_open,
+                                         .proc_write = box_proc_write,
+                                         .proc_read = box_proc_read,
                                          .proc_close = box_proc_close};
-const struct mg_tool_ops host_box_ops_one_shot = {.exec = box_exec, .read = box_read, .write = box_write, .stat = box_stat, .root = box_root};
+const struct mg_tool_ops host_box_ops_one_shot = {
+    .exec = box_exec, .read = box_read, .write = box_write, .stat = box_stat, .root = box_root};
 
 void host_box_put(struct host_box *b, const char *name, const void *p, size_t n)
 {

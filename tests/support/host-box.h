@@ -6,8 +6,8 @@
 
 struct host_box {
     char root[64];
-    int fd;              /* the folder */
-    const char *path;    /* PATH of commands; NULL: /usr/bin:/bin */
+    int fd;           /* the folder */
+    const char *path; /* PATH of commands; NULL: /usr/bin:/bin */
     unsigned execs, procs;
 };
 

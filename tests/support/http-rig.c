@@ -188,7 +188,8 @@ static mg_rc h_large(struct mg_http_req *q, struct mg_http_res *s, struct mg_err
     return MG_OK;
 }
 
-static mg_rc resolve(struct mg_http_req *q, struct mg_sv session, struct mg_sv after, struct mg_stream_spec *spec, struct mg_err *err)
+static mg_rc resolve(struct mg_http_req *q, struct mg_sv session, struct mg_sv after, struct mg_stream_spec *spec,
+                     struct mg_err *err)
 {
     struct rig *r = q->app;
     const struct mg_principal *who = q->principal;
@@ -220,8 +221,8 @@ static mg_rc h_stream(struct mg_http_req *q, struct mg_http_res *s, struct mg_er
     return resolve(q, q->param[0], after, spec, err);
 }
 
-static mg_rc ws_post(struct mg_http_req *q, struct mg_sv session, struct mg_sv body, struct mg_sv key, struct mg_sv *ret_ids,
-                     struct mg_err *err)
+static mg_rc ws_post(struct mg_http_req *q, struct mg_sv session, struct mg_sv body, struct mg_sv key,
+                     struct mg_sv *ret_ids, struct mg_err *err)
 {
     struct rig *r = q->app;
     struct mg_json *root = NULL;
@@ -236,7 +237,8 @@ static mg_rc ws_post(struct mg_http_req *q, struct mg_sv session, struct mg_sv b
     for (const struct mg_json *e = events->child; e; e = e->next) {
         char *name = mg_arena_strdup(q->arena, session);
         int64_t seq = rig_event(r, name, "user.message", mg_arena_strdup(q->arena, e->raw));
-        ids = mg_arena_printf(q->arena, "%.*s%s\"sevt_%s_%lld\"", MG_SV_ARG(ids), ids.len > 1 ? "," : "", name, (long long)seq);
+        ids = mg_arena_printf(q->arena, "%.*s%s\"sevt_%s_%lld\"", MG_SV_ARG(ids), ids.len > 1 ? "," : "", name,
+                              (long long)seq);
     }
     *ret_ids = mg_arena_printf(q->arena, "%.*s]", MG_SV_ARG(ids));
     return MG_OK;
@@ -356,7 +358,8 @@ void rig_held(struct rig *r, int n)
 struct client *client_open(const struct rig *r)
 {
     struct client *c = mg_xcalloc(1, sizeof(*c));
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)rig_port(r)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in to = {
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)rig_port(r)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     const struct timeval tv = {.tv_sec = RIG_WAIT_S};
     int one = 1;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -17,7 +17,7 @@ struct tool_case {
     const char *raw;  /* the content array */
     const char *text; /* of its text block, or "" */
     size_t text_len;
-    const char *type;  /* of its one block */
+    const char *type; /* of its one block */
     unsigned ms;
 };
 

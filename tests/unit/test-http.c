@@ -64,7 +64,8 @@ static void refused(const char *request, size_t n, int status, const char *type,
     client_close(c);
 }
 
-#define REFUSED(request, status, type, reason, closed) refused((request), strlen(request), (status), (type), (reason), (closed))
+#define REFUSED(request, status, type, reason, closed) \
+    refused((request), strlen(request), (status), (type), (reason), (closed))
 
 static char *filled(const char *before, char c, size_t n, const char *after)
 {
@@ -163,7 +164,8 @@ static void routes_queries_and_methods_are_checked(void **state)
     REFUSED("GET /nowhere HTTP/1.1\r\nhost: x\r\n\r\n", 404, "not_found_error", "no endpoint", false);
     REFUSED("DELETE /ping HTTP/1.1\r\nhost: x\r\n\r\n", 405, "invalid_request_error", "GET, HEAD", false);
     REFUSED("BREW /ping HTTP/1.1\r\nhost: x\r\n\r\n", 405, "invalid_request_error", "GET, HEAD", false);
-    REFUSED("GET /show/a?limt=1 HTTP/1.1\r\nhost: x\r\n\r\n", 400, "invalid_request_error", "limit, statuses, created_at[gte]", false);
+    REFUSED("GET /show/a?limt=1 HTTP/1.1\r\nhost: x\r\n\r\n", 400, "invalid_request_error",
+            "limit, statuses, created_at[gte]", false);
     REFUSED("GET /private HTTP/1.1\r\nhost: x\r\n\r\n", 401, "authentication_error", "x-api-key", false);
     struct client *c = client_open(rig);
     client_say(c, "GET /show/a%2Fb?beta=true&statuses%5B%5D=x+y&limit=5 HTTP/1.1\r\nhost: x\r\nanthropic-beta: one\r\n"
@@ -194,8 +196,9 @@ static void case_25_two_requests_glued_in_one_segment(void **state)
 {
     struct client *c = client_open(rig);
     (void)state;
-    client_say(c, "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n[1,2]GET /pong HTTP/1.1\r\nhost: x\r\n\r\n"
-                  "GET /ping HTTP/1.1\r\nhost: x\r\n\r\nPOST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n7");
+    client_say(c,
+               "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n[1,2]GET /pong HTTP/1.1\r\nhost: x\r\n\r\n"
+               "GET /ping HTTP/1.1\r\nhost: x\r\n\r\nPOST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n7");
     expect(c, 200, "[1,2]");
     expect(c, 200, "ok");
     expect(c, 200, "ok");
@@ -208,7 +211,8 @@ static void case_25_one_byte_a_segment(void **state)
     struct client *c = client_open(rig);
     (void)state;
     client_drip(c, "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{\"a\":123}"
-                   "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n4;x=y\r\n[1,2\r\n1\r\n]\r\n0\r\nt: u\r\n\r\n"
+                   "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: "
+                   "chunked\r\n\r\n4;x=y\r\n[1,2\r\n1\r\n]\r\n0\r\nt: u\r\n\r\n"
                    "GET /show/q HTTP/1.1\r\nhost: x\r\n\r\n");
     expect(c, 200, "{\"a\":123}");
     expect(c, 200, "[1,2]");
@@ -257,11 +261,12 @@ static void case_25_expect_100_continue(void **state)
     expect(c, 200, "[9]");
     client_close(c);
     /* Refused at once: the body is never asked for. */
-    REFUSED("POST /small HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2000\r\n\r\n", 413, "request_too_large", "1000",
-            true);
-    REFUSED("POST /nowhere HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 20\r\n\r\n", 404, "not_found_error", "", true);
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\nexpect: magic\r\ncontent-length: 2\r\n\r\n[]", 417, "invalid_request_error",
-            "100-continue", true);
+    REFUSED("POST /small HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2000\r\n\r\n", 413,
+            "request_too_large", "1000", true);
+    REFUSED("POST /nowhere HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 20\r\n\r\n", 404,
+            "not_found_error", "", true);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\nexpect: magic\r\ncontent-length: 2\r\n\r\n[]", 417,
+            "invalid_request_error", "100-continue", true);
 }
 
 static void case_25_ambiguous_framing_is_refused_and_closed(void **state)
@@ -269,18 +274,24 @@ static void case_25_ambiguous_framing_is_refused_and_closed(void **state)
     (void)state;
     REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400,
             "invalid_request_error", "both", true);
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\n[1]", 400, "invalid_request_error",
-            "more than one content-length", true);
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\n[1]", 400, "invalid_request_error",
-            "more than one content-length", true);
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 3, 3\r\n\r\n[1]", 400, "invalid_request_error", "one decimal number",
-            true);
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n", 400, "invalid_request_error", "content-length", true);
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 0x10\r\n\r\n", 400, "invalid_request_error", "content-length", true);
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n", 400, "invalid_request_error", "chunked", true);
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: xchunked\r\n\r\n", 400, "invalid_request_error", "chunked", true);
-    REFUSED("POST /echo HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400, "invalid_request_error", "HTTP/1.0", true);
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length : 3\r\n\r\n[1]", 400, "invalid_request_error", "NAME: VALUE", true);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ncontent-length: 4\r\n\r\n[1]", 400,
+            "invalid_request_error", "more than one content-length", true);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\n[1]", 400,
+            "invalid_request_error", "more than one content-length", true);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 3, 3\r\n\r\n[1]", 400, "invalid_request_error",
+            "one decimal number", true);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n", 400, "invalid_request_error",
+            "content-length", true);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 0x10\r\n\r\n", 400, "invalid_request_error",
+            "content-length", true);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip, chunked\r\n\r\n", 400, "invalid_request_error",
+            "chunked", true);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: xchunked\r\n\r\n", 400, "invalid_request_error",
+            "chunked", true);
+    REFUSED("POST /echo HTTP/1.0\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n", 400, "invalid_request_error",
+            "HTTP/1.0", true);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length : 3\r\n\r\n[1]", 400, "invalid_request_error",
+            "NAME: VALUE", true);
     REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\nx: y\r\n z\r\n\r\n", 400, "invalid_request_error", "folded", true);
     REFUSED("GET /ping HTTP/1.1\r\nhost: x\r\nhost: y\r\n\r\n", 400, "invalid_request_error", "one host", true);
     REFUSED("GET /ping HTTP/1.1\r\n\r\n", 400, "invalid_request_error", "one host", true);
@@ -293,12 +304,18 @@ static void case_25_ambiguous_framing_is_refused_and_closed(void **state)
 
 static void case_25_malformed_chunks_are_refused_and_closed(void **state)
 {
-    static const char *const bodies[] = {"x\r\n", "\r\n", "3\n[1]\r\n0\r\n\r\n", "3\r\n[1]x\r\n", "-3\r\n[1]\r\n", "1000000000000000\r\n",
+    static const char *const bodies[] = {"x\r\n",
+                                         "\r\n",
+                                         "3\n[1]\r\n0\r\n\r\n",
+                                         "3\r\n[1]x\r\n",
+                                         "-3\r\n[1]\r\n",
+                                         "1000000000000000\r\n",
                                          "3\r\n[1]\r\n0\r\nt\n\r\n"};
     (void)state;
     for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]); i++) {
         char req[256];
-        (void)snprintf(req, sizeof(req), "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n%s", bodies[i]);
+        (void)snprintf(req, sizeof(req), "POST /echo HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n%s",
+                       bodies[i]);
         REFUSED(req, 400, "invalid_request_error", "chunked encoding", true);
     }
 }
@@ -306,8 +323,10 @@ static void case_25_malformed_chunks_are_refused_and_closed(void **state)
 static void case_25_bodies_over_the_limit_are_refused_before_they_are_kept(void **state)
 {
     (void)state;
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 8388609\r\n\r\n", 413, "request_too_large", "8388608", true);
-    REFUSED("POST /small HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n", 413, "request_too_large", "1000", true);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 8388609\r\n\r\n", 413, "request_too_large", "8388608",
+            true);
+    REFUSED("POST /small HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3e9\r\n", 413, "request_too_large",
+            "1000", true);
     /* The whole of a large body arrives; the refusal is still read, not reset away. */
     char *req = filled("POST /small HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n", 'x', 3000000, "");
     REFUSED(req, 413, "request_too_large", "1000", true);
@@ -384,14 +403,16 @@ static void case_26_bodies_reach_the_handler_as_they_came(void **state)
 static void case_26_a_wrong_content_type_counts_only_with_a_body(void **state)
 {
     (void)state;
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\n{}", 415, "invalid_request_error",
-            "application/json", false);
-    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 415,
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\n{}", 415,
             "invalid_request_error", "application/json", false);
+    REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ntransfer-encoding: "
+            "chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            415, "invalid_request_error", "application/json", false);
     REFUSED("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\n{}", 400,
             "request_body_encoding_unsupported", "compressed", false);
     struct client *c = client_open(rig);
-    client_say(c, "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: Application/JSON; charset=utf-8\r\ncontent-length: 2\r\n\r\n{}");
+    client_say(c, "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: Application/JSON; charset=utf-8\r\ncontent-length: "
+                  "2\r\n\r\n{}");
     expect(c, 200, "{}");
     client_say(c, "POST /any HTTP/1.1\r\nhost: x\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nhi");
     expect(c, 200, "hi");
@@ -438,8 +459,9 @@ static void a_client_that_leaves_in_the_middle_costs_nothing(void **state)
     (void)state;
     for (int i = 0; i < 50; i++) {
         struct client *c = client_open(rig);
-        client_say(c, i % 3 == 0 ? "GET /pong HTTP/1.1\r\nho" : i % 3 == 1 ? "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n1"
-                                                                           : "GET /large HTTP/1.1\r\nhost: x\r\n\r\n");
+        client_say(c, i % 3 == 0   ? "GET /pong HTTP/1.1\r\nho"
+                      : i % 3 == 1 ? "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n1"
+                                   : "GET /large HTTP/1.1\r\nhost: x\r\n\r\n");
         client_close(c);
     }
     struct client *c = client_open(rig);
@@ -482,7 +504,8 @@ static struct client *stream_open(const char *query, const char *headers)
 {
     char req[512];
     struct client *c = client_open(rig);
-    (void)snprintf(req, sizeof(req), "GET /v1/sessions/s1/events/stream%s HTTP/1.1\r\nhost: x\r\n%s\r\n", query, headers);
+    (void)snprintf(req, sizeof(req), "GET /v1/sessions/s1/events/stream%s HTTP/1.1\r\nhost: x\r\n%s\r\n", query,
+                   headers);
     client_say(c, req);
     return c;
 }
@@ -499,7 +522,8 @@ static void case_17_the_head_of_a_stream_comes_at_once_and_forbids_buffering(voi
     assert_null(strstr(head, "content-length"));
     assert_null(strstr(head, "content-encoding"));
     rig_event(rig, "s1", "agent.message", "{\"id\":\"a\",\n \"type\":\"agent.message\"}");
-    assert_contains(client_until(c, "\n\n"), "event: agent.message\nid: sevt_s1_1\ndata: {\"id\":\"a\",  \"type\":\"agent.message\"}\n\n");
+    assert_contains(client_until(c, "\n\n"),
+                    "event: agent.message\nid: sevt_s1_1\ndata: {\"id\":\"a\",  \"type\":\"agent.message\"}\n\n");
     client_close(c);
 }
 
@@ -537,8 +561,10 @@ static void a_stream_resumes_behind_the_last_id_and_goes_on_live(void **state)
 static void case_16_a_resume_id_that_cannot_be_honoured_is_an_error(void **state)
 {
     (void)state;
-    REFUSED("GET /v1/sessions/s1/events/stream?after=sevt_s2_1 HTTP/1.1\r\nhost: x\r\n\r\n", 400, "invalid_request_error", "after", false);
-    REFUSED("GET /v1/sessions/missing/events/stream HTTP/1.1\r\nhost: x\r\n\r\n", 404, "not_found_error", "missing", false);
+    REFUSED("GET /v1/sessions/s1/events/stream?after=sevt_s2_1 HTTP/1.1\r\nhost: x\r\n\r\n", 400,
+            "invalid_request_error", "after", false);
+    REFUSED("GET /v1/sessions/missing/events/stream HTTP/1.1\r\nhost: x\r\n\r\n", 404, "not_found_error", "missing",
+            false);
 }
 
 static void the_end_of_a_session_ends_its_streams(void **state)
@@ -574,7 +600,8 @@ static void previews_have_no_id_and_come_only_when_asked_for(void **state)
     (void)client_until(without, "\r\n\r\n");
     rig_event(rig, "s1", "user.message", "{\"first\":1}"); /* both are certainly subscribed when it has come */
     (void)client_until(with, "\"first\":1}\n\n");
-    struct mg_event *e = mg_event_new(0, MG_SV("sevt_s1_2"), MG_SV("event_start"), MG_SV(""), MG_SV("{\"type\":\"event_start\"}"));
+    struct mg_event *e =
+        mg_event_new(0, MG_SV("sevt_s1_2"), MG_SV("event_start"), MG_SV(""), MG_SV("{\"type\":\"event_start\"}"));
     e->preview = 1;
     mg_hub_preview(rig_hub(rig), &s1, e);
     assert_contains(client_until(with, "\n\n"), "event: event_start\ndata: {\"type\":\"event_start\"}\n\n");
@@ -725,12 +752,15 @@ static void case_22_threads_publish_while_sockets_come_and_go(void **state)
     }
     for (int i = 0; i < ROUNDS; i++) {
         char req[128];
-        struct client *c = client_open(rig), *w = ws_open(rig, "/v1/stream", "x-api-key: k1\r\nsec-websocket-protocol: mango.v1\r\n");
-        (void)snprintf(req, sizeof(req), "GET /v1/sessions/t%d/events/stream?after=start HTTP/1.1\r\nhost: x\r\n\r\n", i % 8);
+        struct client *c = client_open(rig),
+                      *w = ws_open(rig, "/v1/stream", "x-api-key: k1\r\nsec-websocket-protocol: mango.v1\r\n");
+        (void)snprintf(req, sizeof(req), "GET /v1/sessions/t%d/events/stream?after=start HTTP/1.1\r\nhost: x\r\n\r\n",
+                       i % 8);
         client_say(c, req);
         (void)client_until(c, "\r\n\r\n");
         (void)client_until(w, "\r\n\r\n");
-        (void)snprintf(req, sizeof(req), "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"t%d\",\"after\":\"start\"}", i % 8);
+        (void)snprintf(req, sizeof(req), "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"t%d\",\"after\":\"start\"}",
+                       i % 8);
         ws_text(w, req);
         if (i % 2)
             (void)ws_expect_text(w);

@@ -95,7 +95,9 @@ static int teardown(void **state)
 
 static struct mg_sub *subscribe(struct fixture *f, int64_t after)
 {
-    return mg_sub_new(f->hub, &(struct mg_sub_opts){.session = f->session, .after_seq = after, .deltas_message = true, .ready = on_ready, .ctx = f});
+    return mg_sub_new(
+        f->hub, &(struct mg_sub_opts){
+                    .session = f->session, .after_seq = after, .deltas_message = true, .ready = on_ready, .ctx = f});
 }
 
 /* Reads all that is there and checks that it continues behind *seq. */

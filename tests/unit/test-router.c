@@ -64,8 +64,15 @@ static void parameters_are_decoded_and_in_order(void **state)
 
 static void unknown_paths_are_not_found(void **state)
 {
-    static const char *const paths[] = {"/", "/v1", "/v1/things/", "/v1//special", "//v1/things", "/v1/things/x/parts", "/V1/things",
-                                        "/v1/things/x/parts/y/z", "/a/b/c/d/e/f/g/h/i/j/k"};
+    static const char *const paths[] = {"/",
+                                        "/v1",
+                                        "/v1/things/",
+                                        "/v1//special",
+                                        "//v1/things",
+                                        "/v1/things/x/parts",
+                                        "/V1/things",
+                                        "/v1/things/x/parts/y/z",
+                                        "/a/b/c/d/e/f/g/h/i/j/k"};
     struct mg_arena *a = mg_arena_new();
     (void)state;
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
@@ -90,8 +97,8 @@ static void a_wrong_method_names_the_right_ones(void **state)
 
 static void bad_escapes_are_refused(void **state)
 {
-    static const char *const paths[] = {"/v1/things/%00", "/v1/things/%", "/v1/things/%4", "/v1/things/%zz", "/v1/things/%ff",
-                                        "/v1/things/%C0%80", "/v1/things/\xff"};
+    static const char *const paths[] = {"/v1/things/%00", "/v1/things/%",      "/v1/things/%4",  "/v1/things/%zz",
+                                        "/v1/things/%ff", "/v1/things/%C0%80", "/v1/things/\xff"};
     struct mg_arena *a = mg_arena_new();
     (void)state;
     for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
@@ -112,7 +119,8 @@ static void queries_keep_order_and_repeats(void **state)
     struct mg_arena *a = mg_arena_new();
     struct mg_sv v[4];
     (void)state;
-    struct mg_http_req req = parse(a, "statuses%5B%5D=idle&beta=true&x=1+2%2B3&statuses[]=running&statuses=a&empty=&flag&&beta");
+    struct mg_http_req req =
+        parse(a, "statuses%5B%5D=idle&beta=true&x=1+2%2B3&statuses[]=running&statuses=a&empty=&flag&&beta");
     assert_int_equal(req.n_query, 6);
     assert_int_equal(mg_http_query_all(&req, "statuses", v, 4), 3);
     assert_sv_equal(v[0], "idle");

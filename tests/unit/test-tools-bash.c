@@ -87,7 +87,8 @@ static void the_default_limit_counts_when_none_is_given(void **state)
     struct tool_case *t = *state;
 
     assert_string_equal(tool_bash(t, "sleep 0.1; echo x", 0), "x");
-    assert_string_equal(tool_call(t, "bash", MG_SV("{\"command\":\"echo x\",\"restart\":null,\"timeout_ms\":null}")), "x");
+    assert_string_equal(tool_call(t, "bash", MG_SV("{\"command\":\"echo x\",\"restart\":null,\"timeout_ms\":null}")),
+                        "x");
 }
 
 static void case_55_stdin_is_empty_and_framing_holds(void **state)
@@ -211,9 +212,16 @@ static void case_64_a_background_child_that_holds_the_pipe_does_not_delay(void *
 static void case_65_every_call_has_a_result(void **state)
 {
     struct tool_case *t = *state;
-    static const char *const HANG[] = {"setsid -w sleep 300", "script -qc 'sleep 300' /dev/null", "(trap '' TERM INT HUP; sleep 300; sleep 300)",
-                                       "sh -c 'setsid sleep 300 & wait'", "kill -STOP $$", "while :; do :; done", "while :; do sleep 0.05; done",
-                                       "trap '' URG; while :; do :; done", "exec sleep 300", "sleep 300 | sleep 300; sleep 300"};
+    static const char *const HANG[] = {"setsid -w sleep 300",
+                                       "script -qc 'sleep 300' /dev/null",
+                                       "(trap '' TERM INT HUP; sleep 300; sleep 300)",
+                                       "sh -c 'setsid sleep 300 & wait'",
+                                       "kill -STOP $$",
+                                       "while :; do :; done",
+                                       "while :; do sleep 0.05; done",
+                                       "trap '' URG; while :; do :; done",
+                                       "exec sleep 300",
+                                       "sleep 300 | sleep 300; sleep 300"};
 
     assert_string_equal(tool_bash(t, "setsid sleep 300 & echo OK", LONG), "OK");
     assert_true(t->ms < 1000);
@@ -230,13 +238,22 @@ static void case_65_every_call_has_a_result(void **state)
 static void a_timeout_keeps_the_shell_where_it_can(void **state)
 {
     struct tool_case *t = *state;
-    static const char *const LOOPS[] = {"sleep 300", "while :; do :; done", "while :; do sleep 0.05; done", "sleep 300; sleep 300; sleep 300",
-                                        "g() { while :; do :; done; }; g; g", "wait", "(while :; do :; done)", "yes >/dev/null",
-                                        "sh -c 'trap \"\" TERM; sleep 300; sleep 300'", "x=$(sleep 300); echo $x", "cat /dev/zero | sleep 300"};
+    static const char *const LOOPS[] = {"sleep 300",
+                                        "while :; do :; done",
+                                        "while :; do sleep 0.05; done",
+                                        "sleep 300; sleep 300; sleep 300",
+                                        "g() { while :; do :; done; }; g; g",
+                                        "wait",
+                                        "(while :; do :; done)",
+                                        "yes >/dev/null",
+                                        "sh -c 'trap \"\" TERM; sleep 300; sleep 300'",
+                                        "x=$(sleep 300); echo $x",
+                                        "cat /dev/zero | sleep 300"};
 
     tool_bash(t, "x=keep; sleep 300 & cd /usr", LONG);
     for (size_t i = 0; i < sizeof(LOOPS) / sizeof(LOOPS[0]); i++) {
-        assert_contains(tool_bash(t, LOOPS[i], 200), "timed out after 200 ms: what the command had started was ended; the shell is kept");
+        assert_contains(tool_bash(t, LOOPS[i], 200),
+                        "timed out after 200 ms: what the command had started was ended; the shell is kept");
         assert_true(t->ms < 2500);
     }
     assert_contains(tool_bash(t, "echo $x; pwd; jobs", LONG), "/usr");
@@ -328,7 +345,8 @@ static void case_67_a_cut_never_splits_a_character(void **state)
     for (int i = 0; i < 4; i++)
         for (int shift = 0; shift < 4; shift++) {
             char command[200];
-            (void)snprintf(command, sizeof(command), "printf '%.*s'; yes '%s' | head -n 120000 | tr -d '\\n'", shift, "xyz", CHARS[i]);
+            (void)snprintf(command, sizeof(command), "printf '%.*s'; yes '%s' | head -n 120000 | tr -d '\\n'", shift,
+                           "xyz", CHARS[i]);
             tool_bash(t, command, LONG);
             assert_true(t->text_len <= MG_TOOL_OUTPUT_MAX);
             assert_true(t->text_len > MG_TOOL_OUTPUT_MAX - 2048);
@@ -367,9 +385,13 @@ static void case_69_nothing_of_the_server_is_in_the_environment(void **state)
     struct tool_case *t = *state;
 
     setenv("MANGO_CANARY", "canary-value", 1);
-    tool_bash(t, "env; set; cat /proc/self/environ /proc/$PPID/environ | tr '\\0' '\\n'; cat /proc/$PPID/cmdline | tr '\\0' ' '", LONG);
+    tool_bash(
+        t,
+        "env; set; cat /proc/self/environ /proc/$PPID/environ | tr '\\0' '\\n'; cat /proc/$PPID/cmdline | tr '\\0' ' '",
+        LONG);
     assert_null(strstr(t->text, "canary-value"));
-    assert_string_equal(tool_bash(t, "ls /proc/self/fd", LONG), "0\n1\n2\n3"); /* the last is the folder that ls reads */
+    assert_string_equal(tool_bash(t, "ls /proc/self/fd", LONG),
+                        "0\n1\n2\n3"); /* the last is the folder that ls reads */
     assert_string_equal(tool_bash(t, "ls /proc/self/fd | cat", LONG), "0\n1\n2\n3");
 }
 
@@ -378,14 +400,20 @@ static void case_27_nul_and_bad_bytes_are_shown(void **state)
     struct tool_case *t = *state;
 
     assert_string_equal(tool_bash(t, "printf 'W\\0s\\0l\\0'", LONG), "W\xE2\x90\x80s\xE2\x90\x80l\xE2\x90\x80");
-    assert_string_equal(tool_bash(t, "printf 'a\\377b'", LONG), "a\xEF\xBF\xBD" "b");
+    assert_string_equal(tool_bash(t, "printf 'a\\377b'", LONG), "a\xEF\xBF\xBD"
+                                                                "b");
 }
 
 static void terminal_escapes_are_taken_out(void **state)
 {
     struct tool_case *t = *state;
 
-    assert_string_equal(tool_bash(t, "printf '\\033[1;31mred\\033[0m \\033]0;title\\007x\\033(By\\033]8;;http://a\\033\\\\l\\033]8;;\\033\\\\'", LONG), "red xyl");
+    assert_string_equal(
+        tool_bash(
+            t,
+            "printf '\\033[1;31mred\\033[0m \\033]0;title\\007x\\033(By\\033]8;;http://a\\033\\\\l\\033]8;;\\033\\\\'",
+            LONG),
+        "red xyl");
     assert_string_equal(tool_bash(t, "printf '\\033]never ends\\nnext'", LONG), "\nnext");
 }
 
@@ -393,7 +421,8 @@ static void output_of_background_jobs_is_not_lost_between_calls(void **state)
 {
     struct tool_case *t = *state;
 
-    assert_string_equal(tool_bash(t, "(while [ ! -e go ]; do sleep 0.02; done; echo from-behind; touch done) & echo now", LONG), "now");
+    assert_string_equal(
+        tool_bash(t, "(while [ ! -e go ]; do sleep 0.02; done; echo from-behind; touch done) & echo now", LONG), "now");
     host_box_puts(t->box, "go", "");
     for (struct mg_file_stat st; host_box_ops.stat(t->box, "done", &st, NULL) < 0;)
         (void)usleep(5000);
@@ -409,7 +438,9 @@ static void a_sandbox_with_plain_sh_works(void **state)
     char path[128];
 
     (void)snprintf(path, sizeof(path), "%s/bin", t->box->root);
-    tool_bash(t, "mkdir bin; for c in sh cat sleep env ls; do printf '#!/bin/sh\\nexec %s \"$@\"\\n' $(command -v $c) >bin/$c; chmod +x bin/$c; done",
+    tool_bash(t,
+              "mkdir bin; for c in sh cat sleep env ls; do printf '#!/bin/sh\\nexec %s \"$@\"\\n' $(command -v $c) "
+              ">bin/$c; chmod +x bin/$c; done",
               LONG);
     tool_callv(t, "bash", "restart", "\x01true", NULL);
     t->box->path = path;

@@ -11,7 +11,8 @@ static const char *edit(struct tool_case *t, const char *path, const char *from,
 
 static const char *edit_all(struct tool_case *t, const char *path, const char *from, const char *to)
 {
-    return tool_callv(t, "edit", "file_path", path, "old_string", from, "new_string", to, "replace_all", "\x01true", NULL);
+    return tool_callv(t, "edit", "file_path", path, "old_string", from, "new_string", to, "replace_all", "\x01true",
+                      NULL);
 }
 
 static void file_is(struct tool_case *t, const char *name, const char *want, size_t n)
@@ -109,7 +110,9 @@ static void case_74_refusals_say_what_to_do_and_write_nothing(void **state)
     assert_contains(tool_callv(t, "edit", "file_path", "f", "old_string", "a", NULL), "new_string");
     assert_contains(edit_all(t, "full", "x", "yy"), "replaced 262144");
     memset(big, 'x', n);
-    assert_contains(tool_callv(t, "edit", "file_path", "f", "old_string", "t", "new_string", "u", "replace_all", "\x01\"yes\"", NULL), "replace_all");
+    assert_contains(tool_callv(t, "edit", "file_path", "f", "old_string", "t", "new_string", "u", "replace_all",
+                               "\x01\"yes\"", NULL),
+                    "replace_all");
 }
 
 static void long_texts_that_overlap_themselves_do_not_hang(void **state)

@@ -41,14 +41,46 @@ static void a_pattern_matches_as_doublestar_does(void **state)
         const char *pattern, *path;
         bool match;
     } CASES[] = {
-        {"*", "a", true}, {"*", "a/b", false}, {"*", ".a", true}, {"**", "a/b/c", true}, {"**/*", "a", true}, {"**/c", "a/b/c", true},
-        {"**/c", "c", true}, {"a/**", "a/b", true}, {"a/**", "a", false}, {"a/**/c", "a/c", true}, {"a/**/c", "a/x/y/c", true}, {"a/**/c", "b/c", false},
-        {"**/b/**/d", "a/b/c/d", true}, {"**/b/**/d", "b/d", true}, {"**/b/**/d", "a/c/d", false}, {"?", "\xC3\xA4", true}, {"?", "ab", false},
-        {"[a-c]x", "bx", true}, {"[a-c]x", "dx", false}, {"[!a-c]x", "dx", true}, {"[^a-c]x", "ax", false}, {"[]]", "]", true}, {"[a-]", "-", true},
-        {"[\xC3\xA0-\xC3\xBF]", "\xC3\xA9", true}, {"[", "[", true}, {"a[", "a[", true}, {"\\*", "*", true}, {"\\*", "a", false}, {"*.{c,h}", "a.h", true},
-        {"*.{c,h}", "a.o", false}, {"{a,b/{c,d}}/*", "b/d/x", true}, {"{a,b/{c,d}}/*", "b/x", false}, {"{,x}a", "a", true}, {"*a*b*c", "xxaxxbxxc", true},
-        {"*a*b*c", "xxaxxbxx", false}, {"./a", "a", true}, {"a**b", "axxb", true}, {"[b-a]", "a", false},
-        {"*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false},
+        {"*", "a", true},
+        {"*", "a/b", false},
+        {"*", ".a", true},
+        {"**", "a/b/c", true},
+        {"**/*", "a", true},
+        {"**/c", "a/b/c", true},
+        {"**/c", "c", true},
+        {"a/**", "a/b", true},
+        {"a/**", "a", false},
+        {"a/**/c", "a/c", true},
+        {"a/**/c", "a/x/y/c", true},
+        {"a/**/c", "b/c", false},
+        {"**/b/**/d", "a/b/c/d", true},
+        {"**/b/**/d", "b/d", true},
+        {"**/b/**/d", "a/c/d", false},
+        {"?", "\xC3\xA4", true},
+        {"?", "ab", false},
+        {"[a-c]x", "bx", true},
+        {"[a-c]x", "dx", false},
+        {"[!a-c]x", "dx", true},
+        {"[^a-c]x", "ax", false},
+        {"[]]", "]", true},
+        {"[a-]", "-", true},
+        {"[\xC3\xA0-\xC3\xBF]", "\xC3\xA9", true},
+        {"[", "[", true},
+        {"a[", "a[", true},
+        {"\\*", "*", true},
+        {"\\*", "a", false},
+        {"*.{c,h}", "a.h", true},
+        {"*.{c,h}", "a.o", false},
+        {"{a,b/{c,d}}/*", "b/d/x", true},
+        {"{a,b/{c,d}}/*", "b/x", false},
+        {"{,x}a", "a", true},
+        {"*a*b*c", "xxaxxbxxc", true},
+        {"*a*b*c", "xxaxxbxx", false},
+        {"./a", "a", true},
+        {"a**b", "axxb", true},
+        {"[b-a]", "a", false},
+        {"*a*a*a*a*a*a*a*a*b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+         false},
     };
     struct mg_arena *a = mg_arena_new();
 
@@ -68,8 +100,13 @@ static void a_bad_pattern_says_the_rule(void **state)
     struct tool_case *t = *state;
     static const struct {
         const char *pattern, *says;
-    } BAD[] = {{"/etc/*", "must not start with /"}, {"../*", "must not contain \"..\""}, {"a/../b", "\"..\""}, {"{a", "a { has no }"},
-               {"{a,/b}", "must not start with /"}, {"", "pattern must not be empty"}, {"{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}", "more than 64"}};
+    } BAD[] = {{"/etc/*", "must not start with /"},
+               {"../*", "must not contain \"..\""},
+               {"a/../b", "\"..\""},
+               {"{a", "a { has no }"},
+               {"{a,/b}", "must not start with /"},
+               {"", "pattern must not be empty"},
+               {"{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}", "more than 64"}};
     static char longer[MG_PATTERN_MAX + 2];
 
     for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); i++) {
@@ -84,8 +121,11 @@ static void files_are_found_below_the_folder(void **state)
 {
     struct tool_case *t = *state;
 
-    tool_bash(t, "mkdir -p src/lib .git node_modules/x sub/.git sub/node_modules empty; "
-                 "touch a.c src/b.c src/b.h src/lib/c.c .hidden .git/x.c node_modules/x/y.c sub/.git/z.c sub/node_modules/q.c; ln -s /etc out", 20000);
+    tool_bash(t,
+              "mkdir -p src/lib .git node_modules/x sub/.git sub/node_modules empty; "
+              "touch a.c src/b.c src/b.h src/lib/c.c .hidden .git/x.c node_modules/x/y.c sub/.git/z.c "
+              "sub/node_modules/q.c; ln -s /etc out",
+              20000);
     assert_string_equal(names(t, "**/*.c"), "a.c src/b.c src/lib/c.c ");
     assert_string_equal(names(t, "*"), ".hidden a.c out ");
     assert_string_equal(names(t, "*/"), "empty src sub ");
@@ -121,9 +161,13 @@ static void busybox_times_come_from_stat(void **state)
     struct tool_case *t = *state;
 
     /* a find without -printf, as in busybox */
-    tool_bash(t, "mkdir bin; for c in sh stat tail cat; do printf '#!/bin/sh\\nexec %s \"$@\"\\n' $(command -v $c) >bin/$c; chmod +x bin/$c; done; printf '%s\\n' '#!/bin/sh' "
-                 "'for a; do [ \"$a\" = -printf ] && exit 1; done; exec /usr/bin/find \"$@\"' >bin/find; chmod +x bin/find; mkdir d; "
-                 "for i in 1 2 3; do touch -d @$((1000000000+i)) \"d/f $i\"; done; touch -d @1000000009 \"d/new\nline\"", 20000);
+    tool_bash(t,
+              "mkdir bin; for c in sh stat tail cat; do printf '#!/bin/sh\\nexec %s \"$@\"\\n' $(command -v $c) "
+              ">bin/$c; chmod +x bin/$c; done; printf '%s\\n' '#!/bin/sh' "
+              "'for a; do [ \"$a\" = -printf ] && exit 1; done; exec /usr/bin/find \"$@\"' >bin/find; chmod +x "
+              "bin/find; mkdir d; "
+              "for i in 1 2 3; do touch -d @$((1000000000+i)) \"d/f $i\"; done; touch -d @1000000009 \"d/new\nline\"",
+              20000);
     char path[128], want[512];
     (void)snprintf(path, sizeof(path), "%s/bin", t->box->root);
     t->box->path = path;
@@ -140,7 +184,10 @@ static void case_78_a_failure_is_not_an_empty_result(void **state)
 
     assert_contains(tool_callv(t, "glob", "pattern", "*", "path", "nope", NULL), "cannot search nope");
     assert_true(t->is_error);
-    tool_bash(t, "echo x >file; mkdir bin; for c in sh tail cat; do printf '#!/bin/sh\\nexec %s \"$@\"\\n' $(command -v $c) >bin/$c; chmod +x bin/$c; done", 20000);
+    tool_bash(t,
+              "echo x >file; mkdir bin; for c in sh tail cat; do printf '#!/bin/sh\\nexec %s \"$@\"\\n' $(command -v "
+              "$c) >bin/$c; chmod +x bin/$c; done",
+              20000);
     assert_contains(tool_callv(t, "glob", "pattern", "*", "path", "file", NULL), "it is not a folder");
     (void)snprintf(path, sizeof(path), "%s/bin", t->box->root);
     t->box->path = path;
@@ -153,7 +200,10 @@ static void case_78_a_failure_is_not_an_empty_result(void **state)
     assert_true(t->is_error);
     assert_contains(t->text, "not complete");
     t->box->path = NULL;
-    tool_bash(t, "printf '#!/bin/sh\\n[ $# -lt 5 ] || { printf \"5 ./one\\\\0\"; echo \"find: oh no\" >&2; exit 2; }\\n' >bin/find", 20000);
+    tool_bash(t,
+              "printf '#!/bin/sh\\n[ $# -lt 5 ] || { printf \"5 ./one\\\\0\"; echo \"find: oh no\" >&2; exit 2; }\\n' "
+              ">bin/find",
+              20000);
     t->box->path = path;
     assert_contains(glob(t, "*"), "/one\n[partial: some of it could not be searched, last: find: oh no]");
     assert_false(t->is_error);

@@ -21,10 +21,21 @@ static void perl_forms_become_posix(void **state)
         const char *in, *out;
         bool fold;
     } CASES[] = {
-        {"a.b", "a.b", false}, {"\\d+", "[0-9]+", false}, {"\\D", "[^0-9]", false}, {"\\w\\b\\.", "\\w\\b\\.", false},
-        {"[\\w.]", "[[:alnum:]_.]", false}, {"[^\\d\\s]", "[^0-9[:space:]]", false}, {"[\\]a]", "[]a]", false}, {"[a\\-z]", "[az-]", false},
-        {"[[:alpha:]]", "[[:alpha:]]", false}, {"(?:a|b)", "(a|b)", false}, {"(?i)Ab", "Ab", true}, {"[]x]", "[]x]", false}, {"\\t", "\t", false},
-        {"[", "[", false}, {"a\\", "a\\", false},
+        {"a.b", "a.b", false},
+        {"\\d+", "[0-9]+", false},
+        {"\\D", "[^0-9]", false},
+        {"\\w\\b\\.", "\\w\\b\\.", false},
+        {"[\\w.]", "[[:alnum:]_.]", false},
+        {"[^\\d\\s]", "[^0-9[:space:]]", false},
+        {"[\\]a]", "[]a]", false},
+        {"[a\\-z]", "[az-]", false},
+        {"[[:alpha:]]", "[[:alpha:]]", false},
+        {"(?:a|b)", "(a|b)", false},
+        {"(?i)Ab", "Ab", true},
+        {"[]x]", "[]x]", false},
+        {"\\t", "\t", false},
+        {"[", "[", false},
+        {"a\\", "a\\", false},
     };
 
     (void)state;
@@ -41,8 +52,11 @@ static void lines_come_with_path_and_number(void **state)
 {
     struct tool_case *t = *state;
 
-    tool_bash(t, "mkdir -p src .git node_modules; printf 'one\\nfoo 1\\n' >a; printf 'foo2\\nx\\nFOO\\n' >src/b; echo foo >.git/c; echo foo >node_modules/d; "
-                 "ln -s /etc/passwd link; echo foo | tee 'co:lon' >/dev/null", 20000);
+    tool_bash(t,
+              "mkdir -p src .git node_modules; printf 'one\\nfoo 1\\n' >a; printf 'foo2\\nx\\nFOO\\n' >src/b; echo foo "
+              ">.git/c; echo foo >node_modules/d; "
+              "ln -s /etc/passwd link; echo foo | tee 'co:lon' >/dev/null",
+              20000);
     assert_string_equal(grep_in(t, "foo", "src"), "src/b:1:foo2");
     assert_false(t->is_error);
     assert_string_equal(grep_in(t, "foo", "src/b"), "src/b:1:foo2");
@@ -97,7 +111,10 @@ static void the_head_is_kept_and_long_lines_are_cut(void **state)
 {
     struct tool_case *t = *state;
 
-    tool_bash(t, "yes 'match here' | head -n 50000 >f; { printf 'long needle '; head -c 3000000 /dev/zero | tr '\\0' x; echo; } >g", 20000);
+    tool_bash(t,
+              "yes 'match here' | head -n 50000 >f; { printf 'long needle '; head -c 3000000 /dev/zero | tr '\\0' x; "
+              "echo; } >g",
+              20000);
     grep_in(t, "match", "f");
     assert_true(t->text_len <= MG_TOOL_OUTPUT_MAX);
     assert_int_equal(strncmp(t->text, "f:1:match here\nf:2:match here\n", 30), 0);
@@ -112,7 +129,9 @@ static void case_67_a_cut_line_never_splits_a_character(void **state)
 
     for (int shift = 0; shift < 4; shift++) {
         char command[160];
-        (void)snprintf(command, sizeof(command), "{ printf 'n%.*s'; yes '\xF0\x9F\x98\x80' | head -n 2000 | tr -d '\\n'; echo; } >f", shift, "xyz");
+        (void)snprintf(command, sizeof(command),
+                       "{ printf 'n%.*s'; yes '\xF0\x9F\x98\x80' | head -n 2000 | tr -d '\\n'; echo; } >f", shift,
+                       "xyz");
         tool_bash(t, command, 20000);
         assert_contains(grep(t, "^n"), "[line cut: 80");
         assert_null(strstr(t->text, "\xEF\xBF\xBD"));
@@ -124,9 +143,13 @@ static void busybox_grep_gives_the_same_lines(void **state)
     struct tool_case *t = *state;
     char path[128];
 
-    tool_bash(t, "mkdir bin; for c in sh tail cat head find; do printf '#!/bin/sh\\nexec %s \"$@\"\\n' $(command -v $c) >bin/$c; chmod +x bin/$c; done; printf '%s\\n' '#!/bin/sh' "
-                 "'for a; do case $a in -*Z*) echo bad option >&2; exit 2;; esac; done; exec /usr/bin/grep \"$@\"' >bin/grep; chmod +x bin/grep; mkdir d; "
-                 "printf 'no\\nfoo  \\\\ x\\n' >d/a; printf 'foo\\n' >\"d/b\nc\"", 20000);
+    tool_bash(t,
+              "mkdir bin; for c in sh tail cat head find; do printf '#!/bin/sh\\nexec %s \"$@\"\\n' $(command -v $c) "
+              ">bin/$c; chmod +x bin/$c; done; printf '%s\\n' '#!/bin/sh' "
+              "'for a; do case $a in -*Z*) echo bad option >&2; exit 2;; esac; done; exec /usr/bin/grep \"$@\"' "
+              ">bin/grep; chmod +x bin/grep; mkdir d; "
+              "printf 'no\\nfoo  \\\\ x\\n' >d/a; printf 'foo\\n' >\"d/b\nc\"",
+              20000);
     (void)snprintf(path, sizeof(path), "%s/bin", t->box->root);
     t->box->path = path;
     grep_in(t, "foo", "d");
@@ -144,18 +167,25 @@ static void case_78_a_failure_is_not_an_empty_result(void **state)
 
     assert_contains(grep_in(t, "x", "nope"), "cannot search nope");
     assert_true(t->is_error);
-    tool_bash(t, "echo needle >file; mkdir bin; for c in sh tail cat head find; do printf '#!/bin/sh\\nexec %s \"$@\"\\n' $(command -v $c) >bin/$c; chmod +x bin/$c; done", 20000);
+    tool_bash(t,
+              "echo needle >file; mkdir bin; for c in sh tail cat head find; do printf '#!/bin/sh\\nexec %s \"$@\"\\n' "
+              "$(command -v $c) >bin/$c; chmod +x bin/$c; done",
+              20000);
     (void)snprintf(path, sizeof(path), "%s/bin", t->box->root);
     t->box->path = path;
     assert_contains(grep(t, "x"), "the sandbox has no grep");
     assert_true(t->is_error);
     t->box->path = NULL;
-    tool_bash(t, "printf '%s\\n' '#!/bin/sh' 'case $* in *-nHZE*) printf \"./file\\\\0001:needle\\\\n\"; echo oh dear >&2; exit 2;; esac; exec /usr/bin/grep \"$@\"' "
-                 ">bin/grep; chmod +x bin/grep", 20000);
+    tool_bash(t,
+              "printf '%s\\n' '#!/bin/sh' 'case $* in *-nHZE*) printf \"./file\\\\0001:needle\\\\n\"; echo oh dear "
+              ">&2; exit 2;; esac; exec /usr/bin/grep \"$@\"' "
+              ">bin/grep; chmod +x bin/grep",
+              20000);
     t->box->path = path;
     assert_contains(grep(t, "needle"), "[partial: some of it could not be searched, last: oh dear]");
     t->box->path = NULL;
-    tool_bash(t, "rm bin/head; printf '#!/bin/sh\\nexit 0\\n' >bin/head; chmod +x bin/head", 20000); /* a transport that loses everything */
+    tool_bash(t, "rm bin/head; printf '#!/bin/sh\\nexit 0\\n' >bin/head; chmod +x bin/head",
+              20000); /* a transport that loses everything */
     t->box->path = path;
     grep(t, "needle");
     assert_true(t->is_error);

@@ -43,7 +43,8 @@ static void a_range_gives_its_lines(void **state)
     struct tool_case *t = *state;
     static const struct {
         const char *range, *text;
-    } GOOD[] = {{"[1,1]", "a"}, {"[2,3]", "b\nc"}, {"[3,0]", "c\nd"}, {"[3,-1]", "c\nd"}, {"[1,99]", "a\nb\nc\nd"}, {"[4,4]", "d"}, {"[1.0,2e0]", "a\nb"}};
+    } GOOD[] = {{"[1,1]", "a"},           {"[2,3]", "b\nc"}, {"[3,0]", "c\nd"},    {"[3,-1]", "c\nd"},
+                {"[1,99]", "a\nb\nc\nd"}, {"[4,4]", "d"},    {"[1.0,2e0]", "a\nb"}};
 
     host_box_puts(t->box, "f", "a\nb\nc\nd\n");
     for (size_t i = 0; i < sizeof(GOOD) / sizeof(GOOD[0]); i++) {
@@ -74,7 +75,10 @@ static void case_76_empty_and_binary_are_said_in_words(void **state)
     host_box_puts(t->box, "empty", "");
     assert_string_equal(read_file(t, "empty"), "(empty is empty)");
     assert_false(t->is_error);
-    host_box_put(t->box, "bin", "\x7f" "ELF\0\0\1", 7);
+    host_box_put(t->box, "bin",
+                 "\x7f"
+                 "ELF\0\0\1",
+                 7);
     assert_contains(read_file(t, "bin"), "bin is a binary file of 7 bytes");
     assert_true(t->is_error);
     assert_contains(read_range(t, "bin", "[1,1]"), "binary");
@@ -88,7 +92,10 @@ static void case_76_a_large_file_costs_no_memory(void **state)
 {
     struct tool_case *t = *state;
 
-    tool_bash(t, "yes 'a line' | head -c 700M >big; head -c 50M /dev/zero | tr '\\0' x >line; echo >>line; echo second >>line", 60000);
+    tool_bash(
+        t,
+        "yes 'a line' | head -c 700M >big; head -c 50M /dev/zero | tr '\\0' x >line; echo >>line; echo second >>line",
+        60000);
     assert_string_equal(read_range(t, "big", "[1,2]"), "a line\na line");
     tool_peak_reset();
     long before = tool_peak_kib();
@@ -120,7 +127,8 @@ static void case_67_a_cut_of_read_never_splits_a_character(void **state)
 
     for (int shift = 0; shift < 4; shift++) {
         char command[160];
-        (void)snprintf(command, sizeof(command), "{ printf '%.*s'; yes '\xF0\x9F\x98\x80' | head -n 80000 | tr -d '\\n'; } >f", shift, "xyz");
+        (void)snprintf(command, sizeof(command),
+                       "{ printf '%.*s'; yes '\xF0\x9F\x98\x80' | head -n 80000 | tr -d '\\n'; } >f", shift, "xyz");
         tool_bash(t, command, 20000);
         read_range(t, "f", "[1,1]");
         assert_null(strstr(t->text, "\xEF\xBF\xBD"));
@@ -216,7 +224,8 @@ static void put_png(struct tool_case *t, const char *name, uint32_t w, uint32_t 
 static void case_82_an_image_is_checked_before_it_is_shown(void **state)
 {
     struct tool_case *t = *state;
-    static const unsigned char JPEG[] = {0xFF, 0xD8, 0xFF, 0xC0, 0, 11, 8, 0x1E, 0x36, 0x25, 0x80, 1, 1, 0x11, 0, 0xFF, 0xDA, 0, 2, 1, 2, 3, 0xFF, 0xD9};
+    static const unsigned char JPEG[] = {0xFF, 0xD8, 0xFF, 0xC0, 0,    11, 8, 0x1E, 0x36, 0x25, 0x80, 1,
+                                         1,    0x11, 0,    0xFF, 0xDA, 0,  2, 1,    2,    3,    0xFF, 0xD9};
 
     put_png(t, "ok.png", 640, 480, 1000, 0);
     read_file(t, "ok.png");

@@ -24,7 +24,9 @@ static void a_text_becomes_one_legal_block(void **state)
     (void)state;
     assert_text(false, "hi", 2, "[{\"type\":\"text\",\"text\":\"hi\"}]");
     assert_text(true, "", 0, "[{\"type\":\"text\",\"text\":\"(no output)\"}]");
-    assert_text(false, "a\0b", 3, "[{\"type\":\"text\",\"text\":\"a\xE2\x90\x80" "b\"}]");
+    assert_text(false, "a\0b", 3,
+                "[{\"type\":\"text\",\"text\":\"a\xE2\x90\x80"
+                "b\"}]");
     assert_text(false, "a\xFF", 2, "[{\"type\":\"text\",\"text\":\"a\xEF\xBF\xBD\"}]");
     assert_text(false, "\"\\\n\x01", 4, "[{\"type\":\"text\",\"text\":\"\\\"\\\\\\n\\u0001\"}]");
 }
@@ -34,15 +36,17 @@ static void only_what_concerns_the_call_becomes_a_result(void **state)
     static const struct {
         mg_rc rc;
         bool result;
-    } CASES[] = {{MG_ENOTFOUND, true}, {MG_EIO, true}, {MG_EDENIED, true}, {MG_EINVAL, true}, {MG_ETOOBIG, true}, {MG_EGONE, false},
-                 {MG_ECANCELED, false}, {MG_EUNAVAIL, false}, {MG_EINTERNAL, false}, {MG_EFENCED, false}};
+    } CASES[] = {{MG_ENOTFOUND, true},  {MG_EIO, true},     {MG_EDENIED, true},    {MG_EINVAL, true},
+                 {MG_ETOOBIG, true},    {MG_EGONE, false},  {MG_ECANCELED, false}, {MG_EUNAVAIL, false},
+                 {MG_EINTERNAL, false}, {MG_EFENCED, false}};
 
     (void)state;
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {
         struct mg_tool_result r = {0};
         struct mg_err err;
         (void)mg_err_set(&err, CASES[i].rc, "why");
-        assert_int_equal(mg_tool_failed(&r, CASES[i].rc, &err, "cannot read", MG_SV("f")), CASES[i].result ? MG_OK : CASES[i].rc);
+        assert_int_equal(mg_tool_failed(&r, CASES[i].rc, &err, "cannot read", MG_SV("f")),
+                         CASES[i].result ? MG_OK : CASES[i].rc);
         assert_int_equal(r.is_error, CASES[i].result);
         if (CASES[i].result)
             assert_sv_equal(mg_buf_view(&r.content), "[{\"type\":\"text\",\"text\":\"cannot read f: why\"}]");
@@ -55,8 +59,12 @@ static void the_six_definitions_are_json_with_the_contracts_names(void **state)
     static const struct {
         const char *name, *properties;
     } TOOLS[] = {
-        {"bash", "command restart timeout_ms "}, {"read", "file_path view_range "}, {"write", "file_path content "},
-        {"edit", "file_path old_string new_string replace_all "}, {"glob", "pattern path "}, {"grep", "pattern path "},
+        {"bash", "command restart timeout_ms "},
+        {"read", "file_path view_range "},
+        {"write", "file_path content "},
+        {"edit", "file_path old_string new_string replace_all "},
+        {"glob", "pattern path "},
+        {"grep", "pattern path "},
     };
     struct mg_arena *a = mg_arena_new();
 
@@ -66,7 +74,8 @@ static void the_six_definitions_are_json_with_the_contracts_names(void **state)
         struct mg_err err;
         char names[256] = "";
         assert_true(mg_tool_known(mg_sv_of(TOOLS[i].name)));
-        assert_int_equal(mg_json_parse(a, mg_tool_definition(mg_sv_of(TOOLS[i].name)), &mg_json_api_limits, &v, &err), MG_OK);
+        assert_int_equal(mg_json_parse(a, mg_tool_definition(mg_sv_of(TOOLS[i].name)), &mg_json_api_limits, &v, &err),
+                         MG_OK);
         assert_sv_equal(mg_json_get_str(a, v, "name"), TOOLS[i].name);
         assert_true(mg_json_get_str(a, v, "description").len > 40);
         const struct mg_json *schema = mg_json_get(v, "input_schema");
@@ -86,9 +95,18 @@ static void names_survive_the_way_out_and_back(void **state)
     static const struct {
         const char *name, *shown;
     } CASES[] = {
-        {"plain/name.c", "plain/name.c"}, {"with space", "with space"}, {"end ", "\"end \""}, {"a\nb", "\"a\\nb\""}, {"a\tb\r", "\"a\\tb\\r\""},
-        {"\"q\"", "\"\\\"q\\\"\""}, {"q\"x", "q\"x"}, {"b\\s", "b\\s"}, {"b\\s\n", "\"b\\\\s\\n\""}, {"\xFF\xC3", "\"\\xFF\\xC3\""},
-        {"\x7F", "\"\\x7F\""}, {"\xC3\xA4", "\xC3\xA4"},
+        {"plain/name.c", "plain/name.c"},
+        {"with space", "with space"},
+        {"end ", "\"end \""},
+        {"a\nb", "\"a\\nb\""},
+        {"a\tb\r", "\"a\\tb\\r\""},
+        {"\"q\"", "\"\\\"q\\\"\""},
+        {"q\"x", "q\"x"},
+        {"b\\s", "b\\s"},
+        {"b\\s\n", "\"b\\\\s\\n\""},
+        {"\xFF\xC3", "\"\\xFF\\xC3\""},
+        {"\x7F", "\"\\x7F\""},
+        {"\xC3\xA4", "\xC3\xA4"},
     };
     struct mg_arena *a = mg_arena_new();
 
@@ -115,7 +133,9 @@ static void to_buf(void *ctx, const char *p, size_t n)
 static void a_marker_is_found_at_every_cut(void **state)
 {
     static const char SECRET[] = "0123456789abcdef0123456789abcdef";
-    static const char TEXT[] = "out\x1e" "0123\x1e\x1e" "0123456789abcdef0123456789abcdef D 1 0\x1e\nrest";
+    static const char TEXT[] = "out\x1e"
+                               "0123\x1e\x1e"
+                               "0123456789abcdef0123456789abcdef D 1 0\x1e\nrest";
     size_t n = sizeof(TEXT) - 1;
 
     (void)state;
@@ -134,13 +154,16 @@ static void a_marker_is_found_at_every_cut(void **state)
             }
         }
         assert_true(found);
-        assert_sv_equal(mg_buf_view(&out), "out\x1e" "0123\x1e" "rest");
+        assert_sv_equal(mg_buf_view(&out), "out\x1e"
+                                           "0123\x1e"
+                                           "rest");
     }
 }
 
 static void escapes_are_taken_out_at_every_cut(void **state)
 {
-    static const char TEXT[] = "a\x1b[1;31mb\x1b[0mc\x1b]0;title\ad\x1b(Be\x1b]8;;u\x1b\\f\x1b" "7g\x1b[?25lh\x1b\x1b[mi";
+    static const char TEXT[] = "a\x1b[1;31mb\x1b[0mc\x1b]0;title\ad\x1b(Be\x1b]8;;u\x1b\\f\x1b"
+                               "7g\x1b[?25lh\x1b\x1b[mi";
     size_t n = sizeof(TEXT) - 1;
 
     (void)state;

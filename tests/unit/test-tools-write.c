@@ -103,8 +103,8 @@ static const struct {
     {"*", "*"},
     {"[x]?", "[x]?"},
     {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80"},
-    {"\xC3\xA9", "\xC3\xA9"},       /* NFC */
-    {"e\xCC\x81", "e\xCC\x81"},     /* NFD */
+    {"\xC3\xA9", "\xC3\xA9"},   /* NFC */
+    {"e\xCC\x81", "e\xCC\x81"}, /* NFD */
     {"\"bad\\xFF\"", "bad\xFF"},
     {"$HOME `id` $(id)", "$HOME `id` $(id)"},
     {"\"trailing \"", "trailing "},

@@ -98,8 +98,10 @@ static void a_failed_upgrade_is_a_plain_answer(void **state)
 static void origins_and_tickets_that_are_right_are_let_in(void **state)
 {
     (void)state;
-    client_close(mux("x-api-key: k1\r\nsec-websocket-protocol: other, mango.v1\r\norigin: https://console.example\r\n"));
-    client_close(mux("x-api-key: k1\r\nsec-websocket-protocol: mango.v1\r\norigin: http://localhost\r\n")); /* same as the host */
+    client_close(
+        mux("x-api-key: k1\r\nsec-websocket-protocol: other, mango.v1\r\norigin: https://console.example\r\n"));
+    client_close(mux(
+        "x-api-key: k1\r\nsec-websocket-protocol: mango.v1\r\norigin: http://localhost\r\n")); /* same as the host */
     struct client *c = ws_open(rig, "/v1/stream?ticket=t", "sec-websocket-protocol: mango.v1\r\n");
     assert_contains(client_until(c, "\r\n\r\n"), " 101 ");
     client_close(c);
@@ -203,7 +205,8 @@ static void many_sessions_on_one_socket_each_in_order(void **state)
             (void)snprintf(text, sizeof(text), "{\"n\":%d}", i);
             rig_event_quietly(rig, name, "agent.message", text);
         }
-        (void)snprintf(text, sizeof(text), "{\"op\":\"subscribe\",\"sub\":%d,\"session_id\":\"m%d\",\"after\":\"sevt_m%d_2\"}", s, s, s);
+        (void)snprintf(text, sizeof(text),
+                       "{\"op\":\"subscribe\",\"sub\":%d,\"session_id\":\"m%d\",\"after\":\"sevt_m%d_2\"}", s, s, s);
         ws_text(c, text);
         next[s] = 3;
     }
@@ -292,7 +295,8 @@ static void commands_that_fail_say_so(void **state)
     rig = rig_start(&limits);
     struct client *c = mux(MUX);
     ws_text(c, "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"missing\",\"ref\":9}");
-    expect_text(c, "{\"op\":\"error\",\"ref\":9,\"sub\":1,\"error\":{\"type\":\"not_found_error\",\"message\":\"session 'missing' does not "
+    expect_text(c, "{\"op\":\"error\",\"ref\":9,\"sub\":1,\"error\":{\"type\":\"not_found_error\",\"message\":"
+                   "\"session 'missing' does not "
                    "exist\"}}");
     ws_text(c, "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"s1\"}");
     expect_text(c, "{\"op\":\"live\",\"sub\":1}");
@@ -319,7 +323,8 @@ static void sends_keep_their_order_and_long_ones_are_parsed_elsewhere(void **sta
     pad[50000] = '\0';
     struct client *c = mux(MUX);
     for (int i = 1; i <= N; i++) {
-        (void)snprintf(text, 100000, "{\"op\":\"send\",\"ref\":%d,\"session_id\":\"s1\",\"events\":[{\"n\":%d,\"p\":\"%s\"}]}", i, i,
+        (void)snprintf(text, 100000,
+                       "{\"op\":\"send\",\"ref\":%d,\"session_id\":\"s1\",\"events\":[{\"n\":%d,\"p\":\"%s\"}]}", i, i,
                        i % 10 ? "" : pad);
         ws_text(c, text);
     }
@@ -384,7 +389,8 @@ static void previews_are_deltas_and_cost_no_credit(void **state)
 static void revoking_a_key_ends_its_subscriptions_and_its_socket(void **state)
 {
     (void)state;
-    struct client *c = mux(MUX), *other = mux("x-api-key: k2\r\nsec-websocket-protocol: mango.v1\r\n"), *one = single("");
+    struct client *c = mux(MUX), *other = mux("x-api-key: k2\r\nsec-websocket-protocol: mango.v1\r\n"),
+                  *one = single("");
     ws_text(c, "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"s1\"}");
     ws_text(c, "{\"op\":\"subscribe\",\"sub\":2,\"session_id\":\"s2\",\"credit\":0}");
     ws_text(other, "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"s1\"}");
@@ -552,7 +558,8 @@ static void case_21_a_full_buffer_gets_1013_and_resumes_without_loss(void **stat
     assert_true(last > 0 && last < 6000);
     client_close(c);
     c = mux(MUX);
-    (void)snprintf(text, sizeof(text), "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"s1\",\"after\":\"sevt_s1_%d\",\"credit\":1000000}",
+    (void)snprintf(text, sizeof(text),
+                   "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"s1\",\"after\":\"sevt_s1_%d\",\"credit\":1000000}",
                    last);
     ws_text(c, text);
     while (last < 6000) {
@@ -627,7 +634,8 @@ static void sockets_that_leave_while_the_database_works_cost_nothing(void **stat
     for (int i = 0; i < 100; i++) {
         struct client *c = mux(MUX);
         for (int s = 0; s < 10; s++) {
-            (void)snprintf(text, sizeof(text), "{\"op\":\"subscribe\",\"sub\":%d,\"session_id\":\"s%d\",\"after\":\"start\"}", s, s);
+            (void)snprintf(text, sizeof(text),
+                           "{\"op\":\"subscribe\",\"sub\":%d,\"session_id\":\"s%d\",\"after\":\"start\"}", s, s);
             ws_text(c, text);
             ws_text(c, "{\"op\":\"send\",\"session_id\":\"s1\",\"events\":[{}]}");
         }

@@ -41,8 +41,9 @@ static void bad(const char *text, const char *reason)
 static void each_command_has_its_fields(void **state)
 {
     (void)state;
-    struct mg_ws_command c = parse("{\"op\":\"subscribe\",\"sub\":7,\"session_id\":\"sesn_1\",\"after\":\"sevt_9\",\"types\":[\"a\",\"b\"],"
-                                   "\"deltas\":[\"agent.message\"],\"thread_id\":\"sthr_1\",\"credit\":5}");
+    struct mg_ws_command c =
+        parse("{\"op\":\"subscribe\",\"sub\":7,\"session_id\":\"sesn_1\",\"after\":\"sevt_9\",\"types\":[\"a\",\"b\"],"
+              "\"deltas\":[\"agent.message\"],\"thread_id\":\"sthr_1\",\"credit\":5}");
     assert_int_equal(c.op, MG_WS_OP_SUBSCRIBE);
     assert_int_equal(c.sub, 7);
     assert_sv_equal(c.session_id, "sesn_1");
@@ -60,7 +61,8 @@ static void each_command_has_its_fields(void **state)
     c = parse("{\"op\":\"credit\",\"sub\":3,\"n\":100}");
     assert_int_equal(c.op, MG_WS_OP_CREDIT);
     assert_int_equal(c.credit, 100);
-    c = parse(" {\"op\":\"send\",\"ref\":\"r1\",\"session_id\":\"s\",\"events\":[ {\"a\":0.1} ],\"idempotency_key\":\"k\"}\n");
+    c = parse(" {\"op\":\"send\",\"ref\":\"r1\",\"session_id\":\"s\",\"events\":[ {\"a\":0.1} "
+              "],\"idempotency_key\":\"k\"}\n");
     assert_int_equal(c.op, MG_WS_OP_SEND);
     assert_sv_equal(c.ref, "\"r1\"");
     assert_sv_equal(c.events, "[ {\"a\":0.1} ]"); /* as it came */
@@ -205,7 +207,8 @@ static void frames_that_the_protocol_forbids_have_their_close_codes(void **state
     assert_int_equal(f.close_code, MG_WS_CLOSE_TOO_BIG);
     mg_frame_done(&f);
     mg_frame_init(&f, 100);
-    assert_int_equal(mg_frame_feed(&f, MG_SV("\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x02\x03\x04"), &used), MG_FRAME_BAD);
+    assert_int_equal(mg_frame_feed(&f, MG_SV("\x81\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x02\x03\x04"), &used),
+                     MG_FRAME_BAD);
     assert_int_equal(f.close_code, MG_WS_CLOSE_TOO_BIG);
     mg_frame_done(&f);
 }
@@ -217,8 +220,16 @@ static void close_codes_are_checked(void **state)
         size_t n;
         uint16_t code;
     } table[] = {
-        {"", 0, 1005}, {"\x03\xe8", 2, 1000}, {"\x03\xe9" "bye", 5, 1001}, {"\x03", 1, 1002}, {"\x03\xed", 2, 1002},
-        {"\x0b\xb8", 2, 3000}, {"\x00\x00", 2, 1002}, {"\x03\xe8\xff", 3, 1002},
+        {"", 0, 1005},
+        {"\x03\xe8", 2, 1000},
+        {"\x03\xe9"
+         "bye",
+         5, 1001},
+        {"\x03", 1, 1002},
+        {"\x03\xed", 2, 1002},
+        {"\x0b\xb8", 2, 3000},
+        {"\x00\x00", 2, 1002},
+        {"\x03\xe8\xff", 3, 1002},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {

@@ -22,11 +22,11 @@
             fail_msg("\"%.*s\" is not \"%.*s\"", MG_SV_ARG(is_), MG_SV_ARG(should_)); \
     } while (0)
 
-#define assert_contains(text, part)                                  \
-    do {                                                             \
-        const char *text_ = (text), *part_ = (part);                 \
-        if (!strstr(text_, part_))                                   \
-            fail_msg("\"%s\" does not hold \"%s\"", text_, part_);   \
+#define assert_contains(text, part)                                \
+    do {                                                           \
+        const char *text_ = (text), *part_ = (part);               \
+        if (!strstr(text_, part_))                                 \
+            fail_msg("\"%s\" does not hold \"%s\"", text_, part_); \
     } while (0)
 
 #define RUN(tests) cmocka_run_group_tests(tests, NULL, NULL)
