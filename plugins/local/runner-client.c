@@ -310,7 +310,8 @@ static int deliver(struct box *b, const struct parcel *p)
             return e;
         e = send_parcel(ctl, p);
         close(ctl);
-        if (e != EPIPE && e != ECONNRESET && e != ENOTCONN)
+        /* EAGAIN: it was stopped from inside, and its queue is full. */
+        if (e != EPIPE && e != ECONNRESET && e != ENOTCONN && e != EAGAIN)
             return e;
         runner_stop(b, KILL_WAIT_MS);
     }

@@ -705,6 +705,27 @@ static void a_killed_runner_is_replaced_and_its_children_do_not_survive(void **s
     assert_true(becomes("4718.25", 0));
 }
 
+static void a_command_whose_time_is_over_never_starts_late(void **state)
+{
+    (void)state;
+    char stop[64];
+    struct outcome o =
+        run("awk '{print $4}' /proc/$PPID/stat", (struct how){0}); /* the runner is the reaper's parent */
+    long runner = strtol(o.out.ptr, NULL, 10);
+    done(&o);
+    assert_true(runner > 1);
+    assert_int_equal(kill((pid_t)runner, SIGSTOP), 0);
+    o = run("touch late", (struct how){.limit_ms = 100});
+    assert_true(o.status == MANGO_OK && o.r.timed_out);
+    done(&o);
+    assert_int_equal(kill((pid_t)runner, SIGCONT), 0);
+    says("echo behind it", "behind it\n");
+    assert_int_equal(try_read("late"), MANGO_ENOENT);
+    snprintf(stop, sizeof(stop), "kill -STOP %ld", runner);
+    (void)plugin_sh("%s", stop);
+    assert_int_equal(destroy(label_a), MANGO_OK); /* a stopped runner does not hold up the end */
+}
+
 static void *many_execs(void *arg)
 {
     (void)arg;
@@ -1117,6 +1138,7 @@ int main(void)
         BOX(case_55_stdin_is_at_its_end),
         BOX(case_56_large_arguments_run_or_are_refused_by_name),
         BOX(a_killed_runner_is_replaced_and_its_children_do_not_survive),
+        BOX(a_command_whose_time_is_over_never_starts_late),
         BOX(thirty_two_commands_run_at_a_time),
         BOX(a_shell_keeps_its_folder_and_its_children_until_it_is_closed),
         BOX(the_end_of_a_shell_is_seen_though_a_child_holds_its_pipes),

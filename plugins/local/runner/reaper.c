@@ -26,10 +26,16 @@ struct reaper {
     bool ended;
 };
 
-static void say(const struct reaper *r, const struct wire_event *ev)
+static bool say(const struct reaper *r, const struct wire_event *ev)
 {
-    if (r->status >= 0)
-        (void)send(r->status, ev, sizeof(*ev), MSG_NOSIGNAL);
+    return r->status >= 0 && send(r->status, ev, sizeof(*ev), MSG_NOSIGNAL) == sizeof(*ev);
+}
+
+/* The plugin has given up meanwhile, or says so now: its caller has had a result, so nothing may start any more. */
+static bool too_late(const struct reaper *r)
+{
+    char c;
+    return !say(r, &(struct wire_event){.kind = WIRE_STARTED}) || recv(r->status, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
 /* Points into the strings of the request; the process image is replaced, so nothing is freed. */
@@ -91,7 +97,7 @@ static int start(struct reaper *r, const struct request *req)
 static _Noreturn void kill_and_leave(const struct reaper *r)
 {
     unsigned left = kill_descendants(KILL_MS, NULL, NULL);
-    say(r, &(struct wire_event){.kind = WIRE_KILLED, .left = left});
+    (void)say(r, &(struct wire_event){.kind = WIRE_KILLED, .left = left});
     _exit(0);
 }
 
@@ -110,7 +116,7 @@ static void on_children(struct reaper *r)
     if (end.kind) {
         r->ended = true;
         end.alone = alone;
-        say(r, &end);
+        (void)say(r, &end);
     }
     if (r->ended && alone)
         _exit(0);
@@ -186,14 +192,17 @@ void reaper_main(const struct request *req, int life, int sigfd)
 {
     struct reaper r = {.status = req->fds[0], .life = life, .sigfd = sigfd, .drain = {-1, -1}};
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    say(&r, &(struct wire_event){.kind = WIRE_STARTED});
+    if (too_late(&r)) {
+        (void)say(&r, &(struct wire_event){.kind = WIRE_KILLED});
+        _exit(0);
+    }
     int e = start(&r, req);
     for (int i = 1; i < WIRE_FDS_MAX; i++) {
         if (req->fds[i] >= 0)
             close(req->fds[i]);
     }
     if (e) {
-        say(&r, &(struct wire_event){.kind = WIRE_FAILED, .status = e});
+        (void)say(&r, &(struct wire_event){.kind = WIRE_FAILED, .status = e});
         _exit(0);
     }
     loop(&r);
