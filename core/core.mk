@@ -192,6 +192,11 @@ libcore_la_SOURCES = \
 	core/run/tool-config.h \
 	core/run/turn.c \
 	core/run/turn.h \
+	core/sandbox/conformance-core.c \
+	core/sandbox/conformance-internal.h \
+	core/sandbox/conformance-options.c \
+	core/sandbox/conformance.c \
+	core/sandbox/conformance.h \
 	core/sandbox/handle.c \
 	core/sandbox/internal.h \
 	core/sandbox/manager.c \

@@ -31,6 +31,7 @@ unit_tests = \
 	tests/unit/test-cancel$(EXEEXT) \
 	tests/unit/test-clock$(EXEEXT) \
 	tests/unit/test-conf$(EXEEXT) \
+	tests/unit/test-conformance$(EXEEXT) \
 	tests/unit/test-environment-body$(EXEEXT) \
 	tests/unit/test-err$(EXEEXT) \
 	tests/unit/test-event-draft$(EXEEXT) \
@@ -94,6 +95,7 @@ e2e_tests = \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
+	tests/e2e/test_model_turns.py \
 	tests/e2e/test_two_nodes.py \
 	tests/lib/test-symbols.sh \
 	tests/sdk/run.py
@@ -146,6 +148,7 @@ EXTRA_DIST += \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
+	tests/e2e/test_model_turns.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
