@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "cmd/cli-loop.h"
 #include "json/write.h"
 
 enum {
@@ -365,4 +366,18 @@ int mg_cli_stream_from_now(struct mg_cli_stream *s)
     struct mg_sv id = mg_json_get_str(s->cli->arena, mg_json_at(mg_json_get(page, "data"), 0), "id");
     (void)snprintf(s->after, sizeof(s->after), "%.*s", id.len ? (int)id.len : 5, id.len ? id.ptr : "start");
     return MG_CLI_OK;
+}
+
+bool mg_cli_loop_ok(void)
+{
+    const struct lws_context_creation_info info = {
+        .port = CONTEXT_PORT_NO_LISTEN, .gid = (gid_t)-1, .uid = (uid_t)-1, .options = LWS_SERVER_OPTION_LIBEV,
+    };
+
+    lws_set_log_level(0, NULL);
+    struct lws_context *context = lws_create_context(&info);
+    if (!context)
+        return false;
+    lws_context_destroy(context);
+    return true;
 }

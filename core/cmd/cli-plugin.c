@@ -1,0 +1,86 @@
+/* plugin: what the plugin folder holds, and whether this server would take it. Files are opened in a child: a bad one hurts nobody. */
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/cli-db.h"
+#include "plugin/probe.h"
+
+static const char *const PROBE[] = {"/proc/self/exe", "plugin", "probe", NULL};
+
+static const char *plugin_dir(const struct mg_conf *conf)
+{
+    const char *dir = mg_conf_strn(conf, MG_OPT_PLUGIN_DIR);
+
+    return dir ? dir : MANGO_PLUGINDIR;
+}
+
+static void print_row(struct mg_cli *c, const struct mg_json *p, const char *chosen)
+{
+    struct mg_arena *a = c->arena;
+    const struct mg_json *ok = mg_json_get(p, "ok");
+    struct mg_sv path = mg_json_get_str(a, p, "path"), name = mg_json_get_str(a, p, "name");
+
+    if (!c->text) {
+        mg_cli_print(c, p->raw);
+        return;
+    }
+    if (ok && ok->boolean)
+        printf("%c %-12.*s %-10.*s %-20.*s %.*s\n", mg_sv_eqz(name, chosen) ? '*' : ' ', MG_SV_ARG(name), MG_SV_ARG(mg_json_get_str(a, p, "version")),
+               MG_SV_ARG(mg_json_get_raw(p, "kinds")), MG_SV_ARG(mg_json_get_str(a, p, "summary")));
+    else
+        printf("! %.*s: %.*s\n", MG_SV_ARG(path), MG_SV_ARG(mg_json_get_str(a, p, "error")));
+}
+
+int mg_cli_plugin_list(struct mg_cli *c)
+{
+    mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
+    struct mg_json *all = NULL;
+    struct mg_err err = {0};
+
+    if (!conf)
+        return MG_CLI_ERROR;
+    const char *dir = plugin_dir(conf);
+    if (access(dir, R_OK | X_OK) < 0)
+        return mg_cli_fail("the plugin folder %s cannot be read: install the plugins, or set MANGO_PLUGIN_DIR", dir);
+    struct mg_sv found = mg_plugin_probe_all(c->arena, PROBE, dir);
+    if (mg_json_parse(c->arena, found, &mg_json_raw_limits, &all, &err) < 0)
+        return mg_cli_fail("%s", err.text);
+    if (c->text)
+        printf("%s (* is MANGO_SANDBOX)\n", dir);
+    for (const struct mg_json *p = all->child; p; p = p->next)
+        print_row(c, p, mg_conf_str(conf, MG_OPT_SANDBOX));
+    if (c->text && !all->n)
+        puts("(none)");
+    return MG_CLI_OK;
+}
+
+/* A file, or the name of one in the plugin folder. */
+static const char *file_of(struct mg_cli *c, const struct mg_conf *conf, const char *arg)
+{
+    if (strchr(arg, '/') || !mg_plugin_name_ok(mg_sv_of(arg)))
+        return arg;
+    return mg_arena_printf(c->arena, "%s/%s.so", plugin_dir(conf), arg).ptr;
+}
+
+int mg_cli_plugin_info(struct mg_cli *c)
+{
+    mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
+    struct mg_json *report = NULL;
+    struct mg_err err = {0};
+
+    if (!conf)
+        return MG_CLI_ERROR;
+    const char *file = file_of(c, conf, c->args[0]);
+    if (mg_json_parse(c->arena, mg_plugin_probe(c->arena, PROBE, file), &mg_json_raw_limits, &report, &err) < 0)
+        return mg_cli_fail("%s", err.text);
+    const struct mg_json *ok = mg_json_get(report, "ok");
+    if (!ok || !ok->boolean)
+        return mg_cli_fail("%.*s", MG_SV_ARG(mg_json_get_str(c->arena, report, "error")));
+    mg_cli_print(c, report->raw);
+    return MG_CLI_OK;
+}
+
+int mg_cli_plugin_probe(struct mg_cli *c)
+{
+    return mg_plugin_probe_main(c->args[0]);
+}

@@ -1,0 +1,104 @@
+/* Every command with its options and examples. */
+#include "cmd/cli.h"
+
+static const struct mg_cli_opt RUN_OPTS[] = {
+    {"agent", "ID", "an agent that exists (default: a new one with the built-in tools)"},
+    {"environment", "ID", "an environment that exists (default: a new one of type cloud)"},
+    {"session", "ID", "go on with this session"},
+    {"model", "ID", "model of a new agent (default: the server's)"},
+    {"system", "TEXT", "system prompt of a new agent"},
+    {"keep", NULL, "keep what was made; else it is put away at the end"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt STREAM_OPTS[] = {
+    {"after", "CURSOR", "id of the last event seen, or start for the whole history (default: from now on)"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt SESSIONS_OPTS[] = {
+    {"limit", "N", "at most so many (default: 50)"},
+    {"agent", "ID", "only sessions of this agent"},
+    {"status", "STATUS", "only idle, running, rescheduling or terminated ones"},
+    {"archived", NULL, "archived ones too"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt EVENTS_OPTS[] = {
+    {"limit", "N", "at most so many (default: 50)"},
+    {"newest", NULL, "the newest first"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt LIST_OPTS[] = {
+    {"limit", "N", "at most so many (default: 50)"},
+    {"archived", NULL, "archived ones too"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt AGENT_OPTS[] = {
+    {"model", "ID", "its model (default: the server's)"},
+    {"system", "TEXT", "its system prompt"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt ENVIRONMENT_OPTS[] = {
+    {"type", "TYPE", "cloud (default) or self_hosted"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt KEY_OPTS[] = {
+    {"workspace", "ID", "workspace of the key (default: wrkspc_default)"},
+    {"environment", "ID", "make a key for the workers of this environment alone"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt KEYS_OPTS[] = {
+    {"workspace", "ID", "only keys of this workspace"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt DOCTOR_OPTS[] = {
+    {"url", "URL", "the running server (default: MANGO_BASE_URL, else http://127.0.0.1:8080)"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt MIGRATE_OPTS[] = {
+    {"check", NULL, "change nothing; status 1 when the schema is older than this program"},
+    {NULL, NULL, NULL},
+};
+
+const struct mg_cli_command mg_cli_commands[] = {
+    {"run", "TEXT", "send a message and show what happens until the turn ends", RUN_OPTS, 1, 1, true, false, mg_cli_run,
+     "  mango run \"list the files here and count them\"\n"
+     "  mango run --keep --system \"Answer in French.\" \"What is in README.md?\"\n"
+     "  git diff | mango run -\n\n"
+     "TEXT \"-\" reads standard input. Ctrl-C interrupts the turn, twice leaves at once.\n"
+     "Status: 0 end of turn, 1 error, 2 usage, 3 waits for a confirmation or a tool result,\n"
+     "4 interrupted, 5 ended otherwise (refusal, budget reached, retries exhausted).\n"},
+    {"session stream", "ID", "follow a session's events over WebSocket", STREAM_OPTS, 1, 1, true, false, mg_cli_session_stream,
+     "  mango session stream sesn_01H8X --after start\n"
+     "  mango session stream sesn_01H8X --format json | jq .type\n\n"
+     "A lost connection or a restarted server is met by itself: no event is lost or repeated. Ctrl-C ends it (status 4).\n"},
+    {"session list", "", "list sessions, newest first", SESSIONS_OPTS, 0, 0, true, false, mg_cli_session_list,
+     "  mango session list --status running\n"},
+    {"session show", "ID", "show a session", NULL, 1, 1, true, false, mg_cli_session_show, NULL},
+    {"session events", "ID", "list a session's events", EVENTS_OPTS, 1, 1, true, false, mg_cli_session_events,
+     "  mango session events sesn_01H8X --newest --limit 5 --format json\n"},
+    {"session send", "ID TEXT", "send a message without waiting", NULL, 2, 2, true, false, mg_cli_session_send,
+     "  mango session send sesn_01H8X \"and now the tests\"\n"},
+    {"session interrupt", "ID", "interrupt the running turn", NULL, 1, 1, true, false, mg_cli_session_interrupt, NULL},
+    {"session archive", "ID", "archive a session: it stays readable", NULL, 1, 1, true, false, mg_cli_session_archive, NULL},
+    {"session delete", "ID", "delete a session, its events and its sandbox", NULL, 1, 1, true, false, mg_cli_session_delete, NULL},
+    {"agent list", "", "list agents", LIST_OPTS, 0, 0, true, false, mg_cli_agent_list, NULL},
+    {"agent create", "NAME", "make an agent with the built-in tools", AGENT_OPTS, 1, 1, true, false, mg_cli_agent_create,
+     "  mango agent create helper --system \"Be brief.\"\n"},
+    {"environment list", "", "list environments", LIST_OPTS, 0, 0, true, false, mg_cli_environment_list, NULL},
+    {"environment create", "NAME", "make an environment", ENVIRONMENT_OPTS, 1, 1, true, false, mg_cli_environment_create,
+     "  mango environment create builds --type cloud\n"},
+    {"api-key create", "[NAME]", "make an API key and print it, once", KEY_OPTS, 0, 1, false, true, mg_cli_key_create,
+     "  MANGO_API_KEY=$(mango api-key create laptop --format text)\n\n"
+     "Works on the database of the server's settings: run it on the server's machine, as its user. mangod may run or not.\n"},
+    {"api-key list", "", "list API keys; the keys themselves are not stored", KEYS_OPTS, 0, 0, false, true, mg_cli_key_list, NULL},
+    {"api-key revoke", "ID", "revoke an API key; its streams end within a second", NULL, 1, 1, false, true, mg_cli_key_revoke, NULL},
+    {"plugin list", "", "list the plugins of the plugin folder", NULL, 0, 0, false, true, mg_cli_plugin_list, NULL},
+    {"plugin info", "FILE", "show a plugin file, or why it would be refused", NULL, 1, 1, false, true, mg_cli_plugin_info,
+     "  mango plugin info local\n  mango plugin info ./build/mine.so\n"},
+    {"doctor", "", "check database, schema, clock, plugins, model endpoint, limits; say how to mend what is wrong", DOCTOR_OPTS, 0, 0, false, true,
+     mg_cli_doctor, "  mango doctor\n  mango doctor --config /etc/mango/mango.conf --format json\n\nStatus: 0 all is well or only warnings, 1 something must be mended.\n"},
+    {"migrate", "", "bring the database to this program's schema", MIGRATE_OPTS, 0, 0, false, true, mg_cli_migrate,
+     "  mango migrate --check\n"},
+    {"version", "", "print the version", NULL, 0, 0, false, false, mg_cli_version, NULL},
+    {"plugin probe", "FILE", "what plugin list runs for each file", NULL, 1, 1, false, false, mg_cli_plugin_probe, NULL},
+    {.path = NULL},
+};
