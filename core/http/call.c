@@ -181,6 +181,7 @@ void mg_call_free(struct mg_call *call)
     if (!call)
         return;
     call->http->bodies -= call->counted;
+    mg_metric_sub(&call->http->metrics.body_bytes, call->counted);
     mg_buf_done(&call->body);
     mg_buf_done(&call->out);
     mg_buf_done(&call->res.body);

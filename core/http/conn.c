@@ -209,6 +209,7 @@ static void count_body(struct mg_conn *c, struct mg_call *call)
 {
     struct mg_http *h = c->http;
     h->bodies += call->body.len - call->counted;
+    mg_metric_add(&h->metrics.body_bytes, call->body.len - call->counted);
     call->counted = call->body.len;
     if (h->bodies <= h->limits.bodies_max)
         return;

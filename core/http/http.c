@@ -35,10 +35,15 @@ struct job {
     void *arg;
 };
 
+/* The lock keeps the context alive meanwhile: the loop's end takes it before it frees. */
 static void signal_loop(struct mg_http *h)
 {
-    if (!atomic_exchange(&h->woken, true))
+    if (atomic_exchange(&h->woken, true))
+        return;
+    pthread_mutex_lock(&h->lock);
+    if (!h->ended)
         lws_cancel_service(h->lws);
+    pthread_mutex_unlock(&h->lock);
 }
 
 void mg_http_wake(struct mg_http *h)
@@ -92,6 +97,57 @@ static void finish_tasks(struct mg_http *h)
         next = t->next;
         t->done(t);
     }
+}
+
+/* ---- revoked credentials ---- */
+
+struct mg_revoked {
+    struct mg_revoked *next;
+    struct mg_id key;
+};
+
+void mg_http_revoke(struct mg_http *h, struct mg_sv key_id)
+{
+    struct mg_revoked *r = mg_xcalloc(1, sizeof(*r));
+    if (!mg_id_from(key_id, &r->key)) {
+        free(r);
+        return;
+    }
+    pthread_mutex_lock(&h->lock);
+    r->next = h->revoked;
+    h->revoked = r;
+    pthread_mutex_unlock(&h->lock);
+    signal_loop(h);
+}
+
+static struct mg_revoked *take_revoked(struct mg_http *h)
+{
+    pthread_mutex_lock(&h->lock);
+    struct mg_revoked *all = h->revoked;
+    h->revoked = NULL;
+    pthread_mutex_unlock(&h->lock);
+    return all;
+}
+
+static void free_revoked(struct mg_revoked *r)
+{
+    for (struct mg_revoked *next; r; r = next) {
+        next = r->next;
+        free(r);
+    }
+}
+
+static void revoke_sockets(struct mg_http *h)
+{
+    struct mg_revoked *all = take_revoked(h);
+    for (const struct mg_revoked *r = all; r; r = r->next)
+        mg_list_each(it, &h->conns)
+        {
+            struct mg_conn *c = mg_container_of(it, struct mg_conn, link);
+            if (c->state == MG_CONN_WS)
+                mg_ws_revoke(c, &r->key);
+        }
+    free_revoked(all);
 }
 
 static void *thread_start(void *ctx)
@@ -148,6 +204,9 @@ static void stop_all(struct mg_http *h)
     lws_sul_schedule(h->lws, 0, &h->tick, NULL, LWS_SET_TIMER_USEC_CANCEL);
     while (!mg_list_empty(&h->conns))
         mg_io_close(mg_container_of(h->conns.next, struct mg_conn, link));
+    pthread_mutex_lock(&h->lock);
+    h->ended = true;
+    pthread_mutex_unlock(&h->lock);
     lws_context_destroy(h->lws); /* ends the loop; the rest is freed by a second call outside of it */
 }
 
@@ -166,6 +225,7 @@ static void on_wake(struct mg_http *h)
     finish_tasks(h);
     if (h->opts.hub)
         mg_hub_run(h->opts.hub);
+    revoke_sockets(h);
     pump(h);
 }
 
@@ -483,13 +543,16 @@ void mg_http_stop(struct mg_http *h)
     if (!h)
         return;
     atomic_store(&h->stopping, true);
-    /* Always, even when a wake-up is under way: the flag must be seen. */
-    lws_cancel_service(h->lws);
+    /* Also when a wake-up is under way: the flag must be seen. */
+    pthread_mutex_lock(&h->lock);
+    if (!h->ended)
+        lws_cancel_service(h->lws);
+    pthread_mutex_unlock(&h->lock);
     (void)pthread_join(h->joinable, NULL);
-    atomic_store(&h->woken, true); /* nobody is there to be woken any more */
     mg_pool_free(h->pool);
     h->thread = pthread_self();
     finish_tasks(h);
+    free_revoked(take_revoked(h));
     server_free(h);
 }
 

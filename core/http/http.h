@@ -163,6 +163,8 @@ void mg_http_stop(struct mg_http *h); /* joins and frees */
 void mg_http_wake(struct mg_http *h);
 /* Any thread: runs fn on a request thread with that thread's connection (mg_hub_opts.load). MG_EUNAVAIL when the queue is full. */
 mg_rc mg_http_run(struct mg_http *h, void (*fn)(void *arg, struct mg_pg *pg), void *arg) MG_MUSTCHECK;
+/* Any thread: closes the WebSockets of a credential, also those without a subscription (mg_hub_revoke ends the streams). */
+void mg_http_revoke(struct mg_http *h, struct mg_sv key_id);
 /* Any thread: appends the server's counters as Prometheus text. */
 void mg_http_metrics(struct mg_http *h, struct mg_buf *out);
 /* Status and error.type of a result code (the one table). */

@@ -1,5 +1,7 @@
 /* The only calls into libwebsockets for a connection: writes, read control, closing. Its library has no locks, so each door checks that
  * it is the loop's thread. */
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 
@@ -61,4 +63,10 @@ void mg_io_small_buffer(struct mg_conn *c)
     int bytes = STREAM_SNDBUF;
     mg_http_on_loop(c->http);
     (void)setsockopt(lws_get_socket_fd(c->wsi), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
+void mg_io_unacked_limit(struct mg_conn *c, unsigned ms)
+{
+    mg_http_on_loop(c->http);
+    (void)setsockopt(lws_get_socket_fd(c->wsi), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
 }

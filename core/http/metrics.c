@@ -52,6 +52,7 @@ void mg_metrics_write(const struct mg_http_metrics *m, struct mg_buf *out)
                             (unsigned long long)get(&m->status[i]));
     histogram(m, out);
     line(out, "mango_http_connections", "gauge", "Open client connections.", get(&m->connections));
+    line(out, "mango_http_body_bytes", "gauge", "Bytes of request bodies that are held.", get(&m->body_bytes));
     line(out, "mango_http_accepted_total", "counter", "Accepted client connections.", get(&m->accepted));
     line(out, "mango_http_refused_total", "counter", "Requests refused before a handler saw them.", get(&m->refused));
     line(out, "mango_sse_streams", "gauge", "Open SSE streams.", get(&m->sse));

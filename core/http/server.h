@@ -71,6 +71,8 @@ struct mg_http {
     pthread_mutex_t lock;   /* of the following */
     pthread_cond_t changed; /* n_conns; CLOCK_MONOTONIC */
     struct mg_task *finished, **finished_tail;
+    struct mg_revoked *revoked; /* credentials whose WebSockets are to be closed */
+    bool ended; /* the context is gone: nobody calls into it */
     unsigned n_conns;
 };
 
@@ -143,6 +145,7 @@ void mg_io_rx(struct mg_conn *c, bool on);
 void mg_io_shutdown(struct mg_conn *c);
 void mg_io_close(struct mg_conn *c); /* not inside a callback of c */
 void mg_io_small_buffer(struct mg_conn *c);
+void mg_io_unacked_limit(struct mg_conn *c, unsigned ms); /* bytes that the peer does not acknowledge for so long end the connection */
 
 /* call.c */
 struct mg_call {
@@ -190,6 +193,7 @@ void mg_ws_rx(struct mg_conn *c, const char *p, size_t n);
 void mg_ws_pump(struct mg_conn *c);
 void mg_ws_timer(struct mg_conn *c);
 void mg_ws_drain(struct mg_conn *c);
+void mg_ws_revoke(struct mg_conn *c, const struct mg_id *key);
 void mg_ws_free(struct mg_ws *ws);
 
 #endif

@@ -245,6 +245,7 @@ void mg_sse_start(struct mg_conn *c, struct mg_call *call)
     c->state = MG_CONN_SSE;
     mg_buf_done(&c->in);
     mg_io_small_buffer(c);
+    mg_io_unacked_limit(c, c->http->limits.send_ms); /* a peer that vanished answers nothing, and the pings fit its buffer for hours */
     mg_buf_reset(b);
     mg_response_begin(b, &head);
     (void)mg_buf_str(

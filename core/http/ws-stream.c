@@ -412,6 +412,10 @@ static void subscribed(struct mg_ws *ws, struct mg_ws_job *j)
         sub_free(s); /* `end` was said at the unsubscribe */
         return;
     }
+    if (ws->revoked) { /* between the look-up and now */
+        sub_end(ws, s, MG_SUB_REVOKED, &ws->control);
+        return;
+    }
     if (j->rc < 0) {
         say_error(ws, j->cmd.ref, &s->number, &j->err);
         sub_free(s);

@@ -384,3 +384,13 @@ void mg_ws_drain(struct mg_conn *c)
         mg_ws_bye(ws);
     mg_ws_close(ws, MG_WS_CLOSE_AWAY, "the server is restarting");
 }
+
+void mg_ws_revoke(struct mg_conn *c, const struct mg_id *key)
+{
+    struct mg_ws *ws = c->ws;
+    if (strcmp(ws->who.key.s, key->s) != 0)
+        return;
+    ws->revoked = true;
+    if (ws->n_subs == 0)
+        mg_ws_close(ws, MG_WS_CLOSE_POLICY, "the credential is no longer valid");
+}

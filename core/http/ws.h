@@ -16,6 +16,7 @@ struct mg_ws {
     bool mux;     /* mango.v1: many sessions */
     bool closing; /* the close frame is queued: nothing more is said or heard */
     bool job_runs;
+    bool revoked;         /* its credential: closed when the last subscription has ended */
     uint8_t malformed; /* commands; ten end the socket */
     unsigned n_subs, n_jobs;
     struct mg_frame in;

@@ -1,6 +1,6 @@
 #include "lib/server.h"
 
-#include <sched.h>
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "api/app.h"
@@ -39,7 +39,9 @@ struct mg_server {
     struct mg_notify *notify;
     struct mg_engine *_Atomic engine;
     struct mg_key_cache *keys;
-    struct mg_http *_Atomic http;
+    /* Other threads reach the HTTP server under this lock, and find it gone before it is: they take it to read. */
+    pthread_rwlock_t http_lock;
+    struct mg_http *http;
 };
 
 /* ---- the hub's owner is the HTTP loop ---- */
@@ -47,9 +49,10 @@ struct mg_server {
 static void hub_wakeup(void *ctx)
 {
     struct mg_server *s = ctx;
-    struct mg_http *h = atomic_load(&s->http);
-    if (h)
-        mg_http_wake(h);
+    pthread_rwlock_rdlock(&s->http_lock);
+    if (s->http)
+        mg_http_wake(s->http);
+    pthread_rwlock_unlock(&s->http_lock);
 }
 
 struct load_job {
@@ -85,8 +88,10 @@ static void hub_load(void *ctx, const struct mg_id *session, int64_t after, int 
     struct mg_server *s = ctx;
     struct load_job *j = mg_xmalloc(sizeof(*j));
     *j = (struct load_job){.server = s, .session = *session, .after = after, .limit = limit, .max_bytes = max_bytes, .token = token};
-    struct mg_http *h = atomic_load(&s->http);
-    if (h && mg_http_run(h, load_work, j) == MG_OK)
+    pthread_rwlock_rdlock(&s->http_lock);
+    bool taken = s->http && mg_http_run(s->http, load_work, j) == MG_OK;
+    pthread_rwlock_unlock(&s->http_lock);
+    if (taken)
         return;
     free(j);
     mg_hub_loaded(s->hub, token, NULL, 0, MG_EUNAVAIL); /* the hub asks again at its next tick */
@@ -111,6 +116,10 @@ static void on_key(void *ctx, struct mg_sv key_id)
     struct mg_server *s = ctx;
     mg_key_cache_forget(s->keys, key_id);
     mg_hub_revoke(s->hub, key_id);
+    pthread_rwlock_rdlock(&s->http_lock);
+    if (s->http)
+        mg_http_revoke(s->http, key_id);
+    pthread_rwlock_unlock(&s->http_lock);
 }
 
 /* ---- parts, in the order in which they open ---- */
@@ -282,7 +291,9 @@ static mg_rc open_http(struct mg_server *s, struct mg_err *err)
     if (rc < 0)
         return rc;
     s->app.http = h;
-    atomic_store(&s->http, h);
+    pthread_rwlock_wrlock(&s->http_lock);
+    s->http = h;
+    pthread_rwlock_unlock(&s->http_lock);
     mg_http_wake(h); /* whatever was posted to the hub before the loop was known */
     return MG_OK;
 }
@@ -293,6 +304,7 @@ mg_rc mg_server_open(const struct mg_server_opts *o, struct mg_server **ret, str
     struct mg_server *s = mg_xcalloc(1, sizeof(*s));
     s->opts = *o;
     s->conf = o->conf;
+    pthread_rwlock_init(&s->http_lock, NULL);
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         mg_rc rc = parts[i](s, err);
         if (rc < 0) {
@@ -309,18 +321,38 @@ int mg_server_port(const struct mg_server *s)
     return mg_http_port(s->http);
 }
 
-void mg_server_close(struct mg_server *s)
+/* The engine stops while the HTTP loop still runs (it owns the hub), and is freed when no handler can reach it any more. */
+static void close_http_and_engine(struct mg_server *s)
 {
-    struct mg_err err = {0};
-    struct mg_http *h = atomic_load(&s->http);
+    struct mg_http *h = s->http;
+    struct mg_engine *e = atomic_exchange(&s->engine, NULL);
     if (h)
         mg_http_drain(h, (unsigned)mg_conf_ms(s->conf, MG_OPT_DRAIN_TIMEOUT));
-    struct mg_engine *e = atomic_exchange(&s->engine, NULL);
-    mg_engine_stop(e);
-    if (s->notify)
-        mg_notify_free(s->notify);
+    if (e)
+        mg_engine_stop(e);
+    pthread_rwlock_wrlock(&s->http_lock);
+    s->http = NULL;
+    pthread_rwlock_unlock(&s->http_lock);
     if (h)
         mg_http_stop(h);
+    if (s->notify)
+        mg_notify_free(s->notify);
+    mg_engine_free(e);
+}
+
+static void close_database(struct mg_server *s)
+{
+    struct mg_err err = {0};
+    if (s->embedded && mg_embedded_stop(s->embedded, &err) < 0)
+        mg_log(MG_WARN, "the embedded database did not stop", MG_F_STR("error", err.text));
+    mg_embedded_free(s->embedded);
+    if (s->have_state)
+        mg_state_dir_close(&s->state);
+}
+
+void mg_server_close(struct mg_server *s)
+{
+    close_http_and_engine(s);
     mg_api_done(&s->app);
     if (s->model)
         mg_model_close(s->model);
@@ -331,12 +363,7 @@ void mg_server_close(struct mg_server *s)
     if (s->keys)
         mg_key_cache_free(s->keys);
     mg_hub_free(s->hub);
-    if (s->embedded) {
-        if (mg_embedded_stop(s->embedded, &err) < 0)
-            mg_log(MG_WARN, "the embedded database did not stop", MG_F_STR("error", err.text));
-        mg_embedded_free(s->embedded);
-    }
-    if (s->have_state)
-        mg_state_dir_close(&s->state);
+    close_database(s);
+    pthread_rwlock_destroy(&s->http_lock);
     free(s);
 }

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -79,6 +80,21 @@ static char *filled(const char *before, char c, size_t n, const char *after)
 }
 
 static const char POST_ECHO[] = "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n";
+
+/* The metric is the event that is waited for. */
+static void wait_metric(const char *line)
+{
+    struct mg_buf m = MG_BUF_INIT(65536);
+    uint64_t until = mg_now_ns() + RIG_WAIT_S * UINT64_C(1000000000);
+    do {
+        mg_buf_reset(&m);
+        mg_http_metrics(rig_http(rig), &m);
+        if (mg_now_ns() > until)
+            fail_msg("%s never came: %s", line, m.ptr);
+        (void)sched_yield();
+    } while (!strstr(m.ptr, line));
+    mg_buf_done(&m);
+}
 
 /* ---- plain requests ---- */
 
@@ -480,19 +496,16 @@ static void all_bodies_together_have_a_limit(void **state)
     char *req = filled("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 90001\r\n\r\n", 'x', 90000, "");
     client_say(first, req);
     free(req);
-    /* The first one's bytes are certainly in once a second connection has been refused for them. */
-    for (bool seen = false; !seen;) {
-        struct client *c = client_open(rig);
-        req = filled("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n", 'x', 60000, "");
-        client_say(c, req);
-        free(req);
-        struct answer *a = client_answer(c);
-        seen = a->status == 503;
-        if (seen)
-            assert_string_equal(answer_header(a, "retry-after"), "1");
-        answer_free(a);
-        client_close(c);
-    }
+    wait_metric("mango_http_body_bytes 90000\n");
+    struct client *c = client_open(rig);
+    req = filled("POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 60000\r\n\r\n", 'x', 60000, "");
+    client_say(c, req);
+    free(req);
+    struct answer *a = client_answer(c);
+    assert_int_equal(a->status, 503);
+    assert_string_equal(answer_header(a, "retry-after"), "1");
+    answer_free(a);
+    client_close(c);
     client_say(first, "x");
     expect(first, 200, "xxx");
     client_close(first);
@@ -663,12 +676,8 @@ static void case_21_a_reader_that_takes_nothing_is_closed(void **state)
             (void)client_until(fast, id);
         }
     }
-    struct mg_buf m = MG_BUF_INIT(65536);
-    do { /* no sleep: the metric is the event */
-        mg_buf_reset(&m);
-        mg_http_metrics(rig_http(rig), &m);
-    } while (!strstr(m.ptr, "mango_stream_slow_closed_total 1\n") || !strstr(m.ptr, "mango_sse_streams 1\n"));
-    mg_buf_done(&m);
+    wait_metric("mango_stream_slow_closed_total 1\n");
+    wait_metric("mango_sse_streams 1\n");
     free(json);
     client_close(slow);
     client_close(fast);

@@ -2,10 +2,12 @@
 #include "unit.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "../support/http-rig.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "events/hub.h"
 
 static struct rig *rig;
@@ -53,6 +55,21 @@ static struct client *single(const char *query)
 static void expect_text(struct client *c, const char *whole)
 {
     assert_string_equal(ws_expect_text(c), whole);
+}
+
+/* The metric is the event that is waited for. */
+static void wait_metric(const char *line)
+{
+    struct mg_buf m = MG_BUF_INIT(65536);
+    uint64_t until = mg_now_ns() + RIG_WAIT_S * UINT64_C(1000000000);
+    do {
+        mg_buf_reset(&m);
+        mg_http_metrics(rig_http(rig), &m);
+        if (mg_now_ns() > until)
+            fail_msg("%s never came: %s", line, m.ptr);
+        (void)sched_yield();
+    } while (!strstr(m.ptr, line));
+    mg_buf_done(&m);
 }
 
 /* ---- the upgrade ---- */
@@ -398,7 +415,11 @@ static void revoking_a_key_ends_its_subscriptions_and_its_socket(void **state)
     ws_text(c, "{\"op\":\"ping\"}");
     expect_text(c, "{\"op\":\"pong\"}");
     expect_text(other, "{\"op\":\"live\",\"sub\":1}");
+    struct client *unused = mux(MUX);
     mg_hub_revoke(rig_hub(rig), MG_SV("k1"));
+    mg_http_revoke(rig_http(rig), MG_SV("k1"));
+    assert_int_equal(ws_expect_close(unused), 1008);
+    client_close(unused);
     for (int i = 0; i < 2; i++) {
         const char *t = ws_expect_text(c);
         assert_contains(t, "\"reason\":\"revoked\"");
@@ -534,12 +555,7 @@ static void case_21_a_full_buffer_gets_1013_and_resumes_without_loss(void **stat
         rig_event_quietly(rig, "s1", "agent.message", text);
     }
     ws_text(c, "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"s1\",\"after\":\"start\",\"credit\":1000000}");
-    struct mg_buf m = MG_BUF_INIT(65536);
-    do {
-        mg_buf_reset(&m);
-        mg_http_metrics(rig_http(rig), &m);
-    } while (!strstr(m.ptr, "mango_stream_slow_closed_total 1\n"));
-    mg_buf_done(&m);
+    wait_metric("mango_stream_slow_closed_total 1\n");
     int last = 0, code = 0;
     while (code == 0) {
         int opcode;
