@@ -2,7 +2,8 @@
  *
  *   fan --port P --pid PID --path STREAM --trigger "METHOD PATH BODY" --streams N --rounds R [--slow S] [--key K]
  *       opens N streams, one after another; then sends the trigger R times and waits each time until the last reader has the
- *       event. S of the N stop reading first; --stuff "METHOD PATH BODY" is sent --stuffing times before, to fill their sockets.
+ *       event. S of the N stop reading first; --stuff "METHOD PATH BODY" is sent --stuffing times before, to fill their sockets, and brings
+ *       --stuff-events events each time.
  *       {"connects_per_s", "last_p50", "last_max", "each_p99", "rss_kb", "rss_before_kb"}: ms from the trigger to the last
  *       reader and of the single readers; the server's memory with and without the streams
  *   fan ... --rounds 0 --hold 1
@@ -117,9 +118,9 @@ static void on_control(struct conn *c, int status, const char *body, size_t len)
         c->client->stop = true;
 }
 
-static void fire(const struct trigger *t)
+static void fire(const struct trigger *t, unsigned long events)
 {
-    all.want++;
+    all.want += events;
     all.arrived = 0;
     all.answered = false;
     all.start_ns = now_ns();
@@ -130,13 +131,13 @@ static void fire(const struct trigger *t)
 
 static void one_round(const struct trigger *t)
 {
-    fire(t);
+    fire(t, 1);
     sample_add(&all.last, now_ns() - all.start_ns);
     (void)client_run(&all.client, now_ns() + SETTLE_MS * UINT64_C(1000000)); /* the server puts its things away */
 }
 
 /* The last S streams take nothing more; what they would have read fills their sockets. */
-static void make_slow(const char *stuff, long times)
+static void make_slow(const char *stuff, long times, long events)
 {
     int small = 2048;
     for (long i = all.n - all.slow; i < all.n; i++) {
@@ -147,7 +148,7 @@ static void make_slow(const char *stuff, long times)
         return;
     struct trigger t = parse_trigger(stuff);
     for (long i = 0; i < times; i++)
-        fire(&t);
+        fire(&t, (unsigned long)events);
     all.each.n = 0;
     free(t.method);
 }
@@ -207,7 +208,8 @@ int main(int argc, char **argv)
     all.control = conn_open(&all.client, NULL);
     all.control->on_answer = on_control;
     if (all.slow)
-        make_slow(option(argc, argv, "stuff", ""), option_int(argc, argv, "stuffing", "1"));
+        make_slow(option(argc, argv, "stuff", ""), option_int(argc, argv, "stuffing", "1"),
+                  option_int(argc, argv, "stuff-events", "1"));
     for (long i = 0; i < rounds; i++)
         one_round(&t);
     printf("{\"connects_per_s\":%.0f,\"last_p50\":%.3f,\"last_max\":%.3f,\"each_p99\":%.3f,\"rss_kb\":%ld,\"rss_before_kb\":%ld}\n",

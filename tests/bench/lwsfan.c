@@ -22,7 +22,7 @@ static int on_http(struct lws *wsi, enum lws_callback_reasons reason, void *user
         lws_finalize_write_http_header(wsi, start, &p, end))
         return 1;
     s->head_sent = true;
-    lws_http_mark_sse(wsi);
+    lws_set_timeout(wsi, NO_PENDING_TIMEOUT, 0);
     return 0;
 }
 

@@ -179,12 +179,14 @@ class Product:
     def url(self, path):
         return f"http://127.0.0.1:{self.mangod.port}{path}"
 
-    def fan_options(self, session=None, size=110):
-        """A stream of a session, and a trigger that puts one event of about 300 bytes on it."""
+    def fan_options(self, session=None):
+        """A stream of a session, and a trigger that puts one event of about 200 bytes on it, in one commit."""
         path = f"/v1/sessions/{session or self.session}/events"
-        event = {"events": [{"type": "system.message", "content": [{"type": "text", "text": "x" * size}]}]}
-        trigger = f"POST {path} {json.dumps(event, separators=(',', ':'))}"
+        trigger = f'POST {path} {{"events":[{{"type":"user.interrupt"}}]}}'
         return [*self.where(), *options(path=path + "/stream", trigger=trigger, pid=self.mangod.process.pid)]
+
+    def new_session(self):
+        return self.mangod.client.post("/v1/sessions", {"agent": self.agent, "environment_id": self.environment})["id"]
 
 
 def certificate(folder):
@@ -368,21 +370,22 @@ def fan_out(b):
             lambda: fan_reference(n, rounds)["last_p50"],
             lambda: tool("fan", *b.mangod.fan_options(), *options(streams=n, rounds=rounds))["last_p50"],
         )
-        yield ratio(7, f"one event to {n:,} streams, last receiver, of a bare epoll loop", ref, got, " ms", 3, 1.8, False)
+        yield ratio(7, f"an event of 220 bytes to {n:,} streams, last receiver, of a bare epoll loop", ref, got, " ms", 3, 1.8, False)
 
 
 @row(8)
 def slow_readers(b):
     n, slow = 1000, 10
-    new = lambda: b.mangod.mangod.client.new_session(tools=False)["id"]
-    plain = lambda: tool("fan", *b.mangod.fan_options(new()), *options(streams=n, rounds=40))["each_p99"]
+    new = b.mangod.new_session
+    each = lambda session, **more: tool("fan", *b.mangod.fan_options(session), *options(streams=n, rounds=40, **more))["each_p99"]
 
     def stuffed():
         session = new()
-        stuff = b.mangod.fan_options(session, 40000)
-        stuff = stuff[stuff.index("--trigger") + 1]
-        return tool("fan", *b.mangod.fan_options(session), *options(streams=n, rounds=40, slow=slow, stuff=stuff, stuffing=8))["each_p99"]
+        event = {"type": "user.message", "content": [{"type": "text", "text": "x" * 40000}]}  # a turn's six events, 80 kB
+        stuff = f"POST /v1/sessions/{session}/events {json.dumps({'events': [event]})}"
+        return each(session, slow=slow, stuff=stuff, stuffing=5, **{"stuff-events": 6})
 
+    plain = lambda: each(new())
     ref, got = alternate(plain, stuffed)
     yield ratio(8, f"{n:,} streams, p99, with {slow} that do not read, of without", ref, got, " ms", 2, 1.1, False)
 
@@ -429,12 +432,9 @@ def read_session(b):
 
 @row(12)
 def list_events(b):
-    client = b.mangod.mangod.client
-    session = client.new_session(tools=False)["id"]
-    event = {"type": "system.message", "content": [{"type": "text", "text": "x" * 110}]}
-    client.post(f"/v1/sessions/{session}/events", {"events": [event] * 100})
-    path = f"/v1/sessions/{session}/events?limit=100"
-    answer = len(client.raw("GET", path)[2])
+    fill(b.mangod, 1, 100, "one", "x" * 160)
+    path = "/v1/sessions/sesn_one0000000000/events?limit=100"
+    answer = len(b.mangod.mangod.client.raw("GET", path)[2])
     size = "SELECT sum(8 + length(type) + length(data::text)) FROM (SELECT * FROM ev WHERE session_id = md5('1')::uuid ORDER BY seq LIMIT 100) x"
     page = int(b.reference.query(size)[0][0])
     ref, got = alternate(
@@ -573,22 +573,23 @@ def crash(b):
 
 FILL = """
 INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type, env_config)
-    SELECT 'sesn_fill' || lpad(g::text, 10, '0'), s.workspace_id, s.agent_id, s.agent_version, s.agent, s.environment_id, s.env_type,
+    SELECT 'sesn_{name}' || lpad(g::text, 10, '0'), s.workspace_id, s.agent_id, s.agent_version, s.agent, s.environment_id, s.env_type,
            s.env_config FROM generate_series({first}, {last}) g, sessions s WHERE s.id = '{session}';
 INSERT INTO session_state (session_id, last_seq)
-    SELECT 'sesn_fill' || lpad(g::text, 10, '0'), {events} FROM generate_series({first}, {last}) g;
+    SELECT 'sesn_{name}' || lpad(g::text, 10, '0'), {events} FROM generate_series({first}, {last}) g;
 INSERT INTO events (session_id, seq, id, type, body, processed_at)
-    SELECT 'sesn_fill' || lpad(g::text, 10, '0'), n, i, 'agent.message',
-           '{{"id":"' || i || '","type":"agent.message","content":[{{"type":"text","text":"I looked at the three files."}}]}}', now()
+    SELECT 'sesn_{name}' || lpad(g::text, 10, '0'), n, i, 'agent.message',
+           '{{"id":"' || i || '","type":"agent.message","content":[{{"type":"text","text":"{text}"}}]}}', now()
     FROM generate_series({first}, {last}) g, generate_series(1, {events}) n,
-         LATERAL (SELECT 'sevt_fill' || lpad(g::text, 8, '0') || lpad(n::text, 4, '0')) x(i);
+         LATERAL (SELECT 'sevt_{name}' || lpad(g::text, 8, '0') || lpad(n::text, 4, '0')) x(i);
 """
 
 
-def fill(product, sessions, events, step=10000):
+def fill(product, sessions, events, name="fill", text="I looked at the three files.", step=10000):
+    """Stores sessions with so many events each."""
     for first in range(0, sessions, step):
         last = min(first + step, sessions) - 1
-        product.mangod.database.query(FILL.format(first=first, last=last, events=events, session=product.session))
+        product.mangod.database.query(FILL.format(first=first, last=last, events=events, session=product.session, name=name, text=text))
     product.mangod.database.query("VACUUM ANALYZE sessions")
     product.mangod.database.query("VACUUM ANALYZE session_state")
     product.mangod.database.query("VACUUM ANALYZE events")
