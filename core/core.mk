@@ -306,3 +306,35 @@ pkgconfig_DATA += core/lib/mango.pc
 bin_PROGRAMS += mangod
 mangod_SOURCES = core/cmd/mangod.c
 mangod_LDADD = libcore.la
+
+# The operator's command line.
+bin_PROGRAMS += mango
+# files: core/cmd/mango.c core/cmd/cli*.c core/cmd/cli*.h
+mango_SOURCES = \
+	core/cmd/cli-args.c \
+	core/cmd/cli-client.c \
+	core/cmd/cli-client.h \
+	core/cmd/cli-db.c \
+	core/cmd/cli-db.h \
+	core/cmd/cli-doctor-db.c \
+	core/cmd/cli-doctor-host.c \
+	core/cmd/cli-doctor.c \
+	core/cmd/cli-doctor.h \
+	core/cmd/cli-key.c \
+	core/cmd/cli-loop.h \
+	core/cmd/cli-migrate.c \
+	core/cmd/cli-plugin.c \
+	core/cmd/cli-print.c \
+	core/cmd/cli-resource.c \
+	core/cmd/cli-run.c \
+	core/cmd/cli-session.c \
+	core/cmd/cli-session.h \
+	core/cmd/cli-show.c \
+	core/cmd/cli-show.h \
+	core/cmd/cli-table.c \
+	core/cmd/cli-ws.c \
+	core/cmd/cli-ws.h \
+	core/cmd/cli.h \
+	core/cmd/mango.c
+
+mango_LDADD = libcore.la
