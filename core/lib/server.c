@@ -122,6 +122,22 @@ static void on_key(void *ctx, struct mg_sv key_id)
     pthread_rwlock_unlock(&s->http_lock);
 }
 
+static void on_gap(void *ctx)
+{
+    struct mg_server *s = ctx;
+    struct mg_engine *e = atomic_load(&s->engine);
+    if (e)
+        mg_engine_repair(e);
+}
+
+static void on_database_down(void *ctx)
+{
+    struct mg_server *s = ctx;
+    struct mg_err err = {0};
+    if (s->embedded && mg_embedded_revive(s->embedded, &err) < 0)
+        mg_log(MG_ERROR, "the embedded database does not start again", MG_F_STR("error", err.text));
+}
+
 /* ---- parts, in the order in which they open ---- */
 
 static mg_rc open_database(struct mg_server *s, struct mg_err *err)
@@ -238,7 +254,7 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
     s->node = mg_id_new("node");
     s->hub = mg_hub_new(&(struct mg_hub_opts){.wakeup = hub_wakeup, .load = hub_load, .ctx = s});
     s->keys = mg_key_cache_new();
-    s->notify = mg_notify_new(&(struct mg_notify_opts){.conninfo = s->conninfo, .node = s->node, .on_event = on_event, .on_key = on_key, .ctx = s});
+    s->notify = mg_notify_new(&(struct mg_notify_opts){.conninfo = s->conninfo, .node = s->node, .on_event = on_event, .on_key = on_key, .on_gap = on_gap, .ctx = s});
     const struct mg_engine_opts o = {
         .conninfo = s->conninfo,
         .hub = s->hub,
@@ -251,6 +267,8 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .node_ttl_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_NODE_TTL),
         .model_id = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
         .max_tokens = (unsigned)mg_conf_int(s->conf, MG_OPT_MODEL_MAX_TOKENS),
+        .database_down = on_database_down,
+        .ctx = s,
     };
     mg_rc rc = mg_engine_start(&o, &e, err);
     if (rc == MG_OK)

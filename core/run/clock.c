@@ -188,10 +188,13 @@ static void lease_renew(struct mg_clock *c, struct mg_pg *pg)
         if (rc == MG_OK)
             mg_log(MG_WARN, "this node joins again under a new id", MG_F_STR("node", e->node.s));
     }
-    if (rc == MG_OK)
+    if (rc == MG_OK) {
         lease_set(c, &l);
-    else
-        mg_log(MG_WARN, "the node's lease was not renewed", MG_F_STR("error", err.text));
+        return;
+    }
+    mg_log(MG_WARN, "the node's lease was not renewed", MG_F_STR("error", err.text));
+    if (rc == MG_EUNAVAIL && e->opts.database_down)
+        e->opts.database_down(e->opts.ctx);
 }
 
 static void takeover(struct mg_clock *c, struct mg_pg *pg)
@@ -278,7 +281,7 @@ static void repair_collect(void *ctx, struct mg_hub *hub)
     heads_free(h);
 }
 
-static void repair_streams(struct mg_engine *e)
+void mg_engine_repair(struct mg_engine *e)
 {
     /* One at a time: a database that is slow must not collect them. */
     if (mg_hub_idle(e->hub) || atomic_load(&e->repairs))
@@ -344,7 +347,7 @@ static void *lease_main(void *arg)
             renew_at = now + third;
         }
         takeover(c, pg);
-        repair_streams(e);
+        mg_engine_repair(e);
         if (now >= tidy_at) {
             (void)!mg_pool_submit(e->sandbox, reconcile_work, e);
             (void)!mg_node_expire(pg, 3600 * 1000, NULL, &err);

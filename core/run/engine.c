@@ -106,8 +106,6 @@ static void run_release(void *ctx, struct mg_sv key, void *value)
 
 void mg_engine_stop(struct mg_engine *e)
 {
-    if (!e)
-        return;
     atomic_store(&e->draining, true);
     pthread_mutex_lock(&e->lock);
     mg_map_each(e->runs, cancel_model, e);
@@ -122,6 +120,12 @@ void mg_engine_stop(struct mg_engine *e)
     mg_clock_free(e);
     hand_on(e);
     mg_box_drop_idle(e, 0);
+}
+
+void mg_engine_free(struct mg_engine *e)
+{
+    if (!e)
+        return;
     mg_map_each(e->runs, run_release, NULL);
     mg_map_free(e->runs);
     mg_map_free(e->boxes);
@@ -133,6 +137,8 @@ void mg_engine_stop(struct mg_engine *e)
 
 void mg_engine_go(struct mg_engine *e, const struct mg_session_state *st)
 {
+    if (atomic_load(&e->draining))
+        return; /* the row names this node, whose lease ends with it: another one takes the turn */
     struct mg_run *r = mg_run_new(e, &st->session, st->turn_epoch);
     mg_run_later(r, st->turn_step == MG_TURN_MODEL   ? mg_run_request
                     : st->turn_step == MG_TURN_TOOLS ? mg_run_calls
@@ -178,6 +184,8 @@ static void run_verify(struct mg_run *r, struct mg_pg *pg)
 
 void mg_engine_check(struct mg_engine *e, struct mg_sv session)
 {
+    if (atomic_load(&e->draining))
+        return;
     struct mg_run *r = run_find(e, session);
     if (!r)
         return;
@@ -201,7 +209,7 @@ static void destroy_work(void *arg, void *thread)
 
 static void destroy_later(struct mg_engine *e, const struct mg_id *session)
 {
-    if (!e->opts.sandboxes)
+    if (!e->opts.sandboxes || atomic_load(&e->draining))
         return;
     struct destroy_job *j = mg_xmalloc(sizeof(*j));
     *j = (struct destroy_job){.engine = e, .session = *session};

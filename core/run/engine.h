@@ -38,12 +38,16 @@ struct mg_engine_opts {
     unsigned node_ttl_ms;
     const char *model_id; /* replaces the agent's model when set (MANGO_MODEL_ID) */
     unsigned max_tokens;
+    /* The lease thread found the database unreachable: an embedded one may have to be started again. May block; may be NULL. */
+    void (*database_down)(void *ctx);
+    void *ctx;
 };
 
 /* The node's row must be registered before. */
 mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, struct mg_err *err) MG_MUSTCHECK;
-/* Runs no new step, lets running commits end, hands the turns on. */
+/* Runs no new step, lets running commits end, hands the turns on, joins all threads. The hub's owner must still run. Calls that come later do nothing. */
 void mg_engine_stop(struct mg_engine *e);
+void mg_engine_free(struct mg_engine *e); /* stopped before; NULL is fine */
 
 /* After a commit that claimed the session's turn for this node: st is the state as committed. Any thread. */
 void mg_engine_go(struct mg_engine *e, const struct mg_session_state *st);
@@ -53,6 +57,8 @@ void mg_engine_check(struct mg_engine *e, struct mg_sv session);
 void mg_engine_cancel(struct mg_engine *e, const struct mg_id *session, int64_t below_epoch);
 /* The session is being deleted: cancels, closes its tools, tells its streams. last_seq as in its row. */
 void mg_engine_deleted(struct mg_engine *e, const struct mg_id *session, int64_t last_seq);
+/* Wake-ups may have been lost: compare the streams with the log now. Any thread. */
+void mg_engine_repair(struct mg_engine *e);
 void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out); /* Prometheus text */
 const struct mg_id *mg_engine_node(const struct mg_engine *e);
 

@@ -32,7 +32,7 @@ static void remember(struct mg_run *r, const struct mg_turn_input *in, struct mg
 }
 
 static mg_rc build(struct mg_engine *e, struct mg_arena *a, const struct mg_turn_input *in, struct mg_sv user_content,
-                   struct mg_buf *out, struct mg_err *err)
+                   struct mg_buf *out, struct mg_buf *ret_beta, struct mg_err *err)
 {
     struct mg_json *agent;
     mg_rc rc = mg_json_parse(a, in->agent, &mg_json_raw_limits, &agent, err);
@@ -58,7 +58,9 @@ static mg_rc build(struct mg_engine *e, struct mg_arena *a, const struct mg_turn
         .entries = entries,
         .n_entries = n,
     };
-    rc = mg_request_build(&r, out);
+    rc = mg_buf_sv(ret_beta, mg_request_beta(&r));
+    if (rc == MG_OK)
+        rc = mg_request_build(&r, out);
     return rc < 0 ? mg_err_set(err, rc, "the model request is over %d bytes", MG_REQUEST_MAX) : MG_OK;
 }
 
@@ -72,7 +74,7 @@ static void on_done(void *ctx, struct mg_model_result *res)
     mg_run_unref(r);
 }
 
-static mg_rc prepare(struct mg_run *r, struct mg_pg *pg, struct mg_buf *body, struct mg_err *err)
+static mg_rc prepare(struct mg_run *r, struct mg_pg *pg, struct mg_buf *body, struct mg_buf *beta, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     mg_auto(res) struct mg_res *res = NULL;
@@ -82,26 +84,31 @@ static mg_rc prepare(struct mg_run *r, struct mg_pg *pg, struct mg_buf *body, st
         return rc;
     struct mg_sv user = mg_turn_user_content(a, in.trigger_types, in.triggers, in.n_triggers);
     remember(r, &in, user);
-    return build(r->engine, a, &in, user, body, err);
+    return build(r->engine, a, &in, user, body, beta, err);
 }
 
 void mg_run_request(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_engine *e = r->engine;
     struct mg_err err = {0};
-    mg_auto(buf) struct mg_buf body = MG_BUF_INIT(MG_REQUEST_MAX);
+    mg_auto(buf) struct mg_buf body = MG_BUF_INIT(MG_REQUEST_MAX), beta = MG_BUF_INIT(1024);
     if (atomic_load(&e->draining) || mg_cancel_fired(r->cancel)) {
         mg_run_drop(r);
         return;
     }
-    mg_rc rc = prepare(r, pg, &body, &err);
+    mg_rc rc = prepare(r, pg, &body, &beta, &err);
     if (rc < 0) {
         mg_run_failed(r, rc, &err, mg_run_request);
         return;
     }
     atomic_fetch_add(&e->n_requests, 1);
     const struct mg_model_call_opts o = {
-        .body = mg_buf_view(&body), .on_delta = mg_run_delta, .on_done = on_done, .ctx = mg_run_ref(r)};
+        .body = mg_buf_view(&body),
+        .beta = mg_buf_view(&beta),
+        .on_delta = mg_run_delta,
+        .on_done = on_done,
+        .ctx = mg_run_ref(r),
+    };
     uint64_t call = mg_model_start(e->opts.model, &o);
     atomic_store(&r->model_call, call);
     if (mg_cancel_fired(r->cancel) || atomic_load(&e->draining))

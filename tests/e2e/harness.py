@@ -133,6 +133,32 @@ class Process:
         self.log_file.close()
 
 
+class FakeModel:
+    """The scripted Messages endpoint (tests/support/endpoint-script.h)."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            [os.path.join(BUILD, "tests", "support", "fake-model")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+        )
+        word, port = self.process.stdout.readline().split()
+        assert word == "port", word
+        self.client = Client(int(port), "unused")
+        self.url = f"http://127.0.0.1:{port}"
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
+
+    def requests(self):
+        return self.client.get("/requests")
+
+    def refused(self):
+        """How many requests broke a rule of the real API (pairing of calls and results, roles, empty text)."""
+        return self.client.get("/stats")["refused"]
+
+
 _OWN = object()
 
 

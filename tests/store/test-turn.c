@@ -100,6 +100,7 @@ static int teardown(void **state)
 {
     struct fixture *f = *state;
     mg_engine_stop(f->engine);
+    mg_engine_free(f->engine);
     mg_model_close(f->model);
     mg_hub_free(f->hub);
     mg_pg_free(f->pg);
@@ -437,6 +438,7 @@ static void a_clean_stop_hands_turns_on(void **state)
              mg_engine_node(f->engine)->s, f->session.s);
     assert_int_equal(mg_pg_script(f->pg, sql, &err), MG_OK);
     mg_engine_stop(f->engine);
+    mg_engine_free(f->engine);
     assert_string_equal(query(f, "SELECT coalesce(turn_node, 'none') FROM session_state WHERE session_id = $1"),
                         "none");
     engine_start(f);
