@@ -17,7 +17,8 @@ struct mg_body {
 
 void mg_body_length(struct mg_body *b, uint64_t length);
 void mg_body_chunked(struct mg_body *b);
-/* Consumes *ret_used bytes of in and appends content to out (NULL: drops it). max: content bytes; above it MG_BODY_TOO_BIG. */
+/* Consumes *ret_used bytes of in and appends content to out (NULL: drops it). max: content bytes; above it
+ * MG_BODY_TOO_BIG. */
 enum mg_body_result mg_body_feed(struct mg_body *b, struct mg_sv in, uint64_t max, struct mg_buf *out,
                                  size_t *ret_used);
 

@@ -1,4 +1,5 @@
-/* A client connection: bytes in, requests out, answers back, in order; one request at a time, what is pipelined behind it waits. */
+/* A client connection: bytes in, requests out, answers back, in order; one request at a time, what is pipelined behind
+ * it waits. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -147,7 +148,8 @@ void mg_conn_answer(struct mg_conn *c)
 
 /* ---- input ---- */
 
-/* The refusal is known before the body: a short body is dropped so that the connection can go on, a long one is not waited for. */
+/* The refusal is known before the body: a short body is dropped so that the connection can go on, a long one is not
+ * waited for. */
 static bool must_close(const struct mg_call *call, const struct mg_head *h)
 {
     return h->expect_continue || call->err.rc == MG_ETOOBIG || h->length > DROP_MAX;

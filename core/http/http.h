@@ -1,8 +1,8 @@
 /* The HTTP server's door for the layers above: requests, answers, routes, streams.
  *
- * Concurrency: one libwebsockets thread (libev loop) owns every socket. A request is copied out of libwebsockets and given to the request
- * pool, where its handler runs as a plain sequential function with a PostgreSQL connection of its own; the answer goes back by a queue
- * and lws_cancel_service(), the only lws call that another thread makes. */
+ * Concurrency: one libwebsockets thread (libev loop) owns every socket. A request is copied out of libwebsockets and
+ * given to the request pool, where its handler runs as a plain sequential function with a PostgreSQL connection of its
+ * own; the answer goes back by a queue and lws_cancel_service(), the only lws call that another thread makes. */
 #ifndef MG_HTTP_HTTP_H
 #define MG_HTTP_HTTP_H
 
@@ -55,8 +55,9 @@ struct mg_http_res {
     struct mg_stream_spec *stream;
 };
 
-/* Runs on a request thread (or on the loop for MG_ROUTE_INLINE, where it must not block). On a negative return err becomes the error
- * object with the status of its rc; err->code goes to details.error_code; MG_ECONFLICT sets x-should-retry: false. */
+/* Runs on a request thread (or on the loop for MG_ROUTE_INLINE, where it must not block). On a negative return err
+ * becomes the error object with the status of its rc; err->code goes to details.error_code; MG_ECONFLICT sets
+ * x-should-retry: false. */
 typedef mg_rc mg_http_handler(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err);
 
 enum {
@@ -128,24 +129,26 @@ struct mg_http_opts {
     const char *listen;             /* "127.0.0.1:8080", "[::]:8443", port 0 picks one */
     const char *tls_cert, *tls_key; /* PEM files; NULL: plain */
     const struct mg_route *routes;  /* ends with pattern NULL */
-    /* Authenticates before a non-public handler; sets req->principal. MG_EAUTH or MG_EDENIED refuse. Runs on the request thread. */
+    /* Authenticates before a non-public handler; sets req->principal. MG_EAUTH or MG_EDENIED refuse. Runs on the
+     * request thread. */
     mg_rc (*auth)(struct mg_http_req *req, const struct mg_route *route, struct mg_err *err);
     struct mg_hub *hub;         /* run on the loop thread */
     const char *conninfo;       /* of the request threads' connections */
     unsigned threads;           /* request threads: 4 to 8 */
     const char *const *origins; /* allowed Origin values of WebSocket upgrades, NULL-terminated; same origin always */
     const char *node;           /* this node's name, for the hello of WebSockets; NULL: none is told */
-    /* WebSocket routes (MG_ROUTE_WS, handler NULL) have no handler: a pattern with a {} is one session's stream, one without is the
-     * multiplexed stream. Their allowed query names are in the route as usual ("after", "types", "event_deltas", "thread_id", "ticket").
-     * The auth hook runs on the upgrade with the route, and sees ?ticket= in the query. Both hooks run on a request thread; req holds
-     * the principal, pg and an arena. NULL: WebSockets are answered with 404.
+    /* WebSocket routes (MG_ROUTE_WS, handler NULL) have no handler: a pattern with a {} is one session's stream, one
+     * without is the multiplexed stream. Their allowed query names are in the route as usual ("after", "types",
+     * "event_deltas", "thread_id", "ticket"). The auth hook runs on the upgrade with the route, and sees ?ticket= in
+     * the query. Both hooks run on a request thread; req holds the principal, pg and an arena. NULL: WebSockets are
+     * answered with 404.
      *
-     * Checks that the principal may read the session and finds where the stream starts: after is an event id, "start", or empty for now.
-     * Fills session, after_seq and key_id; the rest of the specification is the caller's. */
+     * Checks that the principal may read the session and finds where the stream starts: after is an event id, "start",
+     * or empty for now. Fills session, after_seq and key_id; the rest of the specification is the caller's. */
     mg_rc (*resolve_stream)(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv after,
                             struct mg_stream_spec *ret, struct mg_err *err);
-    /* POST of events. body: the object {"events":[...]}. idempotency_key: empty when none. *ret_ids: the JSON array of the ids that the
-     * events got, arena memory. */
+    /* POST of events. body: the object {"events":[...]}. idempotency_key: empty when none. *ret_ids: the JSON array of
+     * the ids that the events got, arena memory. */
     mg_rc (*ws_send)(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv body, struct mg_sv idempotency_key,
                      struct mg_sv *ret_ids, struct mg_err *err);
     struct mg_http_limits limits;
@@ -155,15 +158,18 @@ struct mg_http_opts {
 /* Starts the loop thread and the pool. Refuses (MG_ECONFIG) when libwebsockets' libev loop is not to be had. */
 mg_rc mg_http_start(const struct mg_http_opts *o, struct mg_http **ret, struct mg_err *err) MG_MUSTCHECK;
 int mg_http_port(const struct mg_http *h);
-/* Stops accepting, tells the streams (SSE comment and end, WebSocket `bye` with spread delays, close 1001), lets running handlers end. */
+/* Stops accepting, tells the streams (SSE comment and end, WebSocket `bye` with spread delays, close 1001), lets
+ * running handlers end. */
 void mg_http_drain(struct mg_http *h, unsigned grace_ms);
 void mg_http_stop(struct mg_http *h); /* joins and frees */
 
 /* Any thread: makes the loop call mg_hub_run soon (mg_hub_opts.wakeup). */
 void mg_http_wake(struct mg_http *h);
-/* Any thread: runs fn on a request thread with that thread's connection (mg_hub_opts.load). MG_EUNAVAIL when the queue is full. */
+/* Any thread: runs fn on a request thread with that thread's connection (mg_hub_opts.load). MG_EUNAVAIL when the queue
+ * is full. */
 mg_rc mg_http_run(struct mg_http *h, void (*fn)(void *arg, struct mg_pg *pg), void *arg) MG_MUSTCHECK;
-/* Any thread: closes the WebSockets of a credential, also those without a subscription (mg_hub_revoke ends the streams). */
+/* Any thread: closes the WebSockets of a credential, also those without a subscription (mg_hub_revoke ends the
+ * streams). */
 void mg_http_revoke(struct mg_http *h, struct mg_sv key_id);
 /* Any thread: appends the server's counters as Prometheus text. */
 void mg_http_metrics(struct mg_http *h, struct mg_buf *out);

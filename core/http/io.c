@@ -1,5 +1,5 @@
-/* The only calls into libwebsockets for a connection: writes, read control, closing. Its library has no locks, so each door checks that
- * it is the loop's thread. */
+/* The only calls into libwebsockets for a connection: writes, read control, closing. Its library has no locks, so each
+ * door checks that it is the loop's thread. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -21,7 +21,8 @@ void mg_http_on_loop(const struct mg_http *h)
 bool mg_io_send(struct mg_conn *c, const void *p, size_t n)
 {
     mg_http_on_loop(c->http);
-    /* A raw write takes all: what the socket refuses is copied into the library and goes out first when there is room again. */
+    /* A raw write takes all: what the socket refuses is copied into the library and goes out first when there is room
+     * again. */
     return lws_write(c->wsi, (unsigned char *)(uintptr_t)p, n, LWS_WRITE_RAW) >= 0;
 }
 

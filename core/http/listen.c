@@ -13,8 +13,8 @@
 #include "base/sv.h"
 
 enum {
-    BACKLOG = 4096,    /* connections that the kernel holds for us; bounded by net.core.somaxconn too */
-    ACCEPT_MAX = 128,  /* of one callback, so that a storm of new clients does not starve the old ones */
+    BACKLOG = 4096,   /* connections that the kernel holds for us; bounded by net.core.somaxconn too */
+    ACCEPT_MAX = 128, /* of one callback, so that a storm of new clients does not starve the old ones */
     HOST_MAX = 256,
 };
 
@@ -24,7 +24,8 @@ static mg_rc split(const char *text, char host[HOST_MAX], char port[8], struct m
     const char *colon = strrchr(text, ':');
     int64_t n = 0;
     if (!colon || !mg_sv_to_i64(mg_sv_of(colon + 1), &n) || n < 0 || n > 65535)
-        return mg_err_set(err, MG_ECONFIG, "listen: '%s' is not HOST:PORT (for example 127.0.0.1:8080 or [::]:8080)", text);
+        return mg_err_set(err, MG_ECONFIG, "listen: '%s' is not HOST:PORT (for example 127.0.0.1:8080 or [::]:8080)",
+                          text);
     s.len = (size_t)(colon - text);
     if (s.len >= 2 && s.ptr[0] == '[' && s.ptr[s.len - 1] == ']')
         s = mg_sv_n(s.ptr + 1, s.len - 2);
@@ -66,7 +67,8 @@ mg_rc mg_listen_open(const char *text, int *ret_fd, int *ret_port, struct mg_err
 {
     char host[HOST_MAX] = "", port[8] = "";
     struct addrinfo *all = NULL;
-    const struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    const struct addrinfo hints = {
+        .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     mg_rc rc = split(text, host, port, err);
     if (rc < 0)
         return rc;

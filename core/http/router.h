@@ -13,8 +13,8 @@ void mg_router_free(struct mg_router *r);
 
 enum { MG_ALLOW_MAX = 64 /* bytes of an allow header with the NUL */ };
 
-/* Finds the route of req->method and req->seg and fills req->param. HEAD is answered by a GET route. MG_ENOTFOUND, or MG_EMETHOD with
- * the methods that the path has in allow. */
+/* Finds the route of req->method and req->seg and fills req->param. HEAD is answered by a GET route. MG_ENOTFOUND, or
+ * MG_EMETHOD with the methods that the path has in allow. */
 mg_rc mg_router_find(const struct mg_router *r, struct mg_http_req *req, const struct mg_route **ret,
                      char allow[MG_ALLOW_MAX], struct mg_err *err) MG_MUSTCHECK;
 /* Number of {} in a route's pattern. */

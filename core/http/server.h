@@ -1,7 +1,8 @@
-/* What the files of this folder share: the server, a connection, a task of the request pool. Nothing outside includes it.
+/* What the files of this folder share: the server, a connection, a task of the request pool. Nothing outside includes
+ * it.
  *
- * Concurrency: everything belongs to the loop thread, except what struct mg_http marks as shared and a task between its submission and
- * its done(). */
+ * Concurrency: everything belongs to the loop thread, except what struct mg_http marks as shared and a task between
+ * its submission and its done(). */
 #ifndef MG_HTTP_SERVER_H
 #define MG_HTTP_SERVER_H
 
@@ -31,7 +32,8 @@ enum {
     MG_HTTP_READ = 64 * 1024,         /* bytes of one read */
 };
 
-/* Work for a request thread. run is called there, then done on the loop thread (or on the stopping thread once the loop has ended). */
+/* Work for a request thread. run is called there, then done on the loop thread (or on the stopping thread once the
+ * loop has ended). */
 struct mg_task {
     struct mg_task *next;
     struct mg_http *http;
@@ -72,9 +74,17 @@ struct mg_http {
     pthread_cond_t changed; /* n_conns; CLOCK_MONOTONIC */
     struct mg_task *finished, **finished_tail;
     struct mg_revoked *revoked; /* credentials whose WebSockets are to be closed */
-    bool ended; /* the context is gone: nobody calls into it */
+    bool ended;                 /* the context is gone: nobody calls into it */
     unsigned n_conns;
 };
+
+/* loop.c */
+extern const struct lws_protocols mg_loop_protocols[];
+void *mg_loop_thread(void *http);
+void mg_loop_arm(struct mg_http *h);          /* starts the wheel's clock; before the thread starts */
+void mg_loop_signal(struct mg_http *h);       /* any thread */
+void mg_loop_finish_tasks(struct mg_http *h); /* calls done() of what request threads have finished */
+void mg_loop_free_revoked(struct mg_http *h);
 
 /* Aborts when another thread than the loop's is here: libwebsockets has no locks. */
 void mg_http_on_loop(const struct mg_http *h);
@@ -145,7 +155,8 @@ void mg_io_rx(struct mg_conn *c, bool on);
 void mg_io_shutdown(struct mg_conn *c);
 void mg_io_close(struct mg_conn *c); /* not inside a callback of c */
 void mg_io_small_buffer(struct mg_conn *c);
-void mg_io_unacked_limit(struct mg_conn *c, unsigned ms); /* bytes that the peer does not acknowledge for so long end the connection */
+void mg_io_unacked_limit(struct mg_conn *c,
+                         unsigned ms); /* bytes that the peer does not acknowledge for so long end the connection */
 
 /* call.c */
 struct mg_call {

@@ -1,8 +1,9 @@
 /* Server-sent events: a connection that became a subscriber of the hub.
  *
- * The stream subscribes before its headers go out, so that nothing falls between the two. Events go out as HTTP chunks of about
- * MG_HTTP_STREAM_WRITE bytes, several small frames together, one write at a time; a larger event is copied out of its shared text piece by
- * piece, so a slow reader holds references and its socket's buffer, never a copy of what it has not read. */
+ * The stream subscribes before its headers go out, so that nothing falls between the two. Events go out as HTTP chunks
+ * of about MG_HTTP_STREAM_WRITE bytes, several small frames together, one write at a time; a larger event is copied
+ * out of its shared text piece by piece, so a slow reader holds references and its socket's buffer, never a copy of
+ * what it has not read. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -245,7 +246,8 @@ void mg_sse_start(struct mg_conn *c, struct mg_call *call)
     c->state = MG_CONN_SSE;
     mg_buf_done(&c->in);
     mg_io_small_buffer(c);
-    mg_io_unacked_limit(c, c->http->limits.send_ms); /* a peer that vanished answers nothing, and the pings fit its buffer for hours */
+    mg_io_unacked_limit(
+        c, c->http->limits.send_ms); /* a peer that vanished answers nothing, and the pings fit its buffer for hours */
     mg_buf_reset(b);
     mg_response_begin(b, &head);
     (void)mg_buf_str(

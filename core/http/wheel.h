@@ -25,7 +25,8 @@ void mg_wheel_init(struct mg_wheel *w);
 /* Replaces what was set before. */
 void mg_wheel_set(struct mg_wheel *w, struct mg_timer *t, unsigned ms);
 void mg_wheel_cancel(struct mg_timer *t);
-/* Moves to tick now and calls fn for each timer that is due; it is not set any more then. fn may set and cancel any timer. */
+/* Moves to tick now and calls fn for each timer that is due; it is not set any more then. fn may set and cancel any
+ * timer. */
 void mg_wheel_advance(struct mg_wheel *w, uint32_t now, void (*fn)(void *ctx, struct mg_timer *t), void *ctx);
 
 #endif

@@ -1,6 +1,7 @@
 /* WebSocket framing (RFC 6455), both ways. Pure.
  *
- * No extension is offered: permessage-deflate would let a small frame inflate without a bound that libwebsockets 4.1.6 can set. */
+ * No extension is offered: permessage-deflate would let a small frame inflate without a bound that libwebsockets 4.1.6
+ * can set. */
 #ifndef MG_HTTP_WS_FRAME_H
 #define MG_HTTP_WS_FRAME_H
 

@@ -1,4 +1,5 @@
-/* WebSocket connections: the upgrade, frames in and out, pings, closing. What the messages mean is in ws-stream.c. */
+/* WebSocket connections: the upgrade, frames in and out, pings, closing. What a client's messages mean is in ws-job.c,
+ * what the server says in ws-stream.c and ws-say.c. */
 #include "http/ws.h"
 
 #include <stdio.h>
@@ -14,9 +15,9 @@
 enum {
     CONTROL_MAX = 2 * 1024 * 1024, /* bytes of answers that wait; reads stop at CONTROL_STOP */
     CONTROL_STOP = 64 * 1024,
-    JOBS_STOP = 64,                /* commands that wait for the database; reads stop */
+    JOBS_STOP = 64, /* commands that wait for the database; reads stop */
     JOB_BYTES_STOP = 1024 * 1024,
-    ACCEPT_LEN = 28,               /* base64 of a SHA-1 */
+    ACCEPT_LEN = 28, /* base64 of a SHA-1 */
     KEY_LEN = 24,
 };
 
@@ -62,7 +63,8 @@ bool mg_ws_check(struct mg_call *call, const struct mg_head *head)
     if (!h->opts.resolve_stream || !h->opts.hub)
         return refuse(call, 404, MG_ENOTFOUND, "this server has no event streams");
     if (call->req.method != MG_GET || !head->upgrade_websocket)
-        return refuse(call, 426, MG_EINVAL, "this endpoint is a WebSocket: connect with ws:// or wss:// (GET with Upgrade: websocket)");
+        return refuse(call, 426, MG_EINVAL,
+                      "this endpoint is a WebSocket: connect with ws:// or wss:// (GET with Upgrade: websocket)");
     if (!mg_sv_eqz(mg_head_get(head, "sec-websocket-version"), "13"))
         return refuse(call, 400, MG_EINVAL, "sec-websocket-version: must be 13");
     if (key.len != KEY_LEN)
@@ -70,8 +72,10 @@ bool mg_ws_check(struct mg_call *call, const struct mg_head *head)
     if (head->length || head->chunked)
         return refuse(call, 400, MG_EINVAL, "an upgrade request has no body");
     if (call->req.origin.len && !origin_allowed(h, call->req.origin, mg_head_get(head, "host")))
-        return refuse(call, 403, MG_EDENIED, "origin: pages of this origin may not connect; the operator can allow it (http.origins)");
-    if (mg_route_params(call->route) == 0 && !mg_head_has_token(mg_head_get(head, "sec-websocket-protocol"), "mango.v1"))
+        return refuse(call, 403, MG_EDENIED,
+                      "origin: pages of this origin may not connect; the operator can allow it (http.origins)");
+    if (mg_route_params(call->route) == 0 &&
+        !mg_head_has_token(mg_head_get(head, "sec-websocket-protocol"), "mango.v1"))
         return refuse(call, 400, MG_EINVAL, "sec-websocket-protocol: offer the subprotocol mango.v1");
     make_accept(call, key);
     call->upgrade = true;
@@ -128,7 +132,8 @@ bool mg_ws_admit(struct mg_call *call)
     const struct key_count *k = mg_map_get(h->key_sockets, mg_id_sv(&principal(call)->key));
     if (!k || k->n < h->limits.key_sockets_max)
         return true;
-    (void)mg_err_set(&call->err, MG_ERATE, "this key has %u WebSockets open, which is its limit; close some or use one for many sessions",
+    (void)mg_err_set(&call->err, MG_ERATE,
+                     "this key has %u WebSockets open, which is its limit; close some or use one for many sessions",
                      k->n);
     call->err.retry_after_s = 10;
     return false;
@@ -176,10 +181,10 @@ void mg_ws_start(struct mg_conn *c, struct mg_call *call)
     mg_io_small_buffer(c);
     mg_buf_reset(b);
     mg_response_begin(b, &head);
-    (void)mg_buf_printf(b, "upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: %s\r\n%s\r\n", call->ws_accept,
-                        ws->mux ? "sec-websocket-protocol: mango.v1\r\n" : "");
+    (void)mg_buf_printf(b, "upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: %s\r\n%s\r\n",
+                        call->ws_accept, ws->mux ? "sec-websocket-protocol: mango.v1\r\n" : "");
     if (!ws->mux) { /* the subscription exists before the client hears of its success */
-        struct mg_ws_sub *s = mg_ws_sub_single(ws, call->ws_spec->types, mg_id_sv(&call->ws_spec->thread));
+        struct mg_ws_sub *s = mg_ws_sub_new(ws, -1, call->ws_spec->types, mg_id_sv(&call->ws_spec->thread));
         ws->session = call->ws_spec->session;
         mg_ws_sub_open(ws, s, call->ws_spec);
     }
@@ -368,7 +373,8 @@ void mg_ws_timer(struct mg_conn *c)
         mg_ws_close(ws, MG_WS_CLOSE_SERVER, "no pong came");
     else if (older(ws->begun_ns, now, l->message_ms))
         mg_ws_close(ws, MG_WS_CLOSE_POLICY, "a message was begun and not finished in time");
-    if (!ws->closing && older(ws->wrote_ns, now + 2 * MG_WHEEL_TICK_MS * UINT64_C(1000000), l->keepalive_ms) && !ws->stuck_ns) {
+    if (!ws->closing && older(ws->wrote_ns, now + 2 * MG_WHEEL_TICK_MS * UINT64_C(1000000), l->keepalive_ms) &&
+        !ws->stuck_ns) {
         say_control(ws, MG_WS_PING, MG_SV(""));
         ws->wrote_ns = now;
         if (ws->ping_ns == 0)

@@ -8,7 +8,17 @@
 #include "http/server.h"
 #include "http/ws-frame.h"
 
-struct mg_ws_sub;
+struct mg_ws_sub {
+    struct mg_list link, turn;
+    struct mg_ws *ws;
+    struct mg_sub *sub; /* NULL while its start is being looked up */
+    int64_t number;     /* the client's */
+    int64_t credit;
+    char *types; /* comma-separated or NULL */
+    struct mg_id thread;
+    bool live_said, cancelled;
+};
+
 struct mg_ws_job;
 
 struct mg_ws {
@@ -16,7 +26,7 @@ struct mg_ws {
     bool mux;     /* mango.v1: many sessions */
     bool closing; /* the close frame is queued: nothing more is said or heard */
     bool job_runs;
-    bool revoked;         /* its credential: closed when the last subscription has ended */
+    bool revoked;      /* its credential: closed when the last subscription has ended */
     uint8_t malformed; /* commands; ten end the socket */
     unsigned n_subs, n_jobs;
     struct mg_frame in;
@@ -41,14 +51,28 @@ void mg_ws_say(struct mg_ws *ws, struct mg_sv json); /* queues a text frame of o
 void mg_ws_close(struct mg_ws *ws, uint16_t code, const char *why);
 void mg_ws_flow(struct mg_ws *ws); /* reads on or off, by what waits */
 
-/* ws-stream.c */
+/* ws-say.c: the server's own messages. */
 void mg_ws_hello(struct mg_ws *ws);
 void mg_ws_bye(struct mg_ws *ws);
-void mg_ws_message(struct mg_ws *ws, struct mg_buf *message); /* takes the text over */
+void mg_ws_say_error(struct mg_ws *ws, struct mg_sv ref, const int64_t *sub, const struct mg_err *err);
+void mg_ws_say_ack(struct mg_ws *ws, struct mg_sv ref, struct mg_sv ids);
+void mg_ws_say_pong(struct mg_ws *ws, struct mg_sv ref);
+/* `live` and `end` go into the buffer of events: their place among them counts. */
+void mg_ws_note(struct mg_buf *out, const struct mg_ws_sub *s, const char *op, const char *reason);
+
+/* ws-stream.c */
+struct mg_ws_sub *mg_ws_sub_new(struct mg_ws *ws, int64_t number, struct mg_sv types, struct mg_sv thread);
 void mg_ws_sub_open(struct mg_ws *ws, struct mg_ws_sub *s, const struct mg_stream_spec *spec);
-struct mg_ws_sub *mg_ws_sub_single(struct mg_ws *ws, struct mg_sv types, struct mg_sv thread);
+struct mg_ws_sub *mg_ws_sub_find(struct mg_ws *ws, int64_t number);
+void mg_ws_sub_turn(struct mg_ws_sub *s); /* it may have something, or may take more */
+/* Its stream is over: says so in b and frees it; closes the socket where nothing is left of it. */
+void mg_ws_sub_end(struct mg_ws *ws, struct mg_ws_sub *s, enum mg_sub_end end, struct mg_buf *b);
+void mg_ws_sub_free(struct mg_ws_sub *s);
 /* Appends frames of events to b until it holds MG_HTTP_STREAM_WRITE bytes. True when there may be more. */
 bool mg_ws_gather(struct mg_ws *ws, struct mg_buf *b);
-void mg_ws_stream_free(struct mg_ws *ws);
+
+/* ws-job.c */
+void mg_ws_message(struct mg_ws *ws, struct mg_buf *message);
+void mg_ws_stream_free(struct mg_ws *ws); /* the jobs and the subscriptions */
 
 #endif

@@ -281,7 +281,7 @@ static const struct mg_route routes[] = {
 
 static const char *const origins[] = {"https://console.example", NULL};
 
-struct rig *rig_start(const struct mg_http_limits *limits)
+static struct rig *start(const struct mg_http_limits *limits, const char *cert, const char *key)
 {
     struct rig *r = mg_xcalloc(1, sizeof(*r));
     struct mg_err err = {0};
@@ -295,6 +295,8 @@ struct rig *rig_start(const struct mg_http_limits *limits)
         .node = "node_test",
         .resolve_stream = resolve,
         .ws_send = ws_post,
+        .tls_cert = cert,
+        .tls_key = key,
         .app = r,
     };
     (void)pthread_mutex_init(&r->lock, NULL);
@@ -306,6 +308,16 @@ struct rig *rig_start(const struct mg_http_limits *limits)
     if (mg_http_start(&o, &r->http, &err) < 0)
         fail_msg("%s", err.text);
     return r;
+}
+
+struct rig *rig_start(const struct mg_http_limits *limits)
+{
+    return start(limits, NULL, NULL);
+}
+
+struct rig *rig_start_tls(const char *cert, const char *key)
+{
+    return start(NULL, cert, key);
 }
 
 void rig_stop(struct rig *r)

@@ -15,11 +15,14 @@ struct rig;
 
 /* limits: NULL for the defaults. Routes: see http-rig.c. Keys: "k1" and "k2" are valid, "?ticket=t" too. */
 struct rig *rig_start(const struct mg_http_limits *limits);
+/* The same with TLS. */
+struct rig *rig_start_tls(const char *cert, const char *key);
 void rig_stop(struct rig *r);
 struct mg_http *rig_http(struct rig *r);
 struct mg_hub *rig_hub(struct rig *r);
 int rig_port(const struct rig *r);
-/* Appends an event to the log of a session and publishes it; type and a JSON object. Returns its number; its id is "sevt_SESSION_NUMBER". */
+/* Appends an event to the log of a session and publishes it; type and a JSON object. Returns its number; its id is
+ * "sevt_SESSION_NUMBER". */
 int64_t rig_event(struct rig *r, const char *session, const char *type, const char *json);
 /* An event in the log that nobody is told of: another node wrote it. */
 int64_t rig_event_quietly(struct rig *r, const char *session, const char *type, const char *json);
@@ -59,8 +62,8 @@ const char *answer_header(const struct answer *a, const char *name); /* value or
 struct client *ws_open(struct rig *r, const char *path, const char *headers);
 void ws_send_frame(struct client *c, int first_byte, const char *content, size_t n);
 void ws_text(struct client *c, const char *text);
-/* The next frame's content (NUL-terminated, valid until the next call); *ret_opcode its opcode. Pings are answered and skipped unless
- * want_pings. */
+/* The next frame's content (NUL-terminated, valid until the next call); *ret_opcode its opcode. Pings are answered and
+ * skipped unless want_pings. */
 const char *ws_frame(struct client *c, int *ret_opcode, size_t *ret_len, bool want_pings);
 const char *ws_expect_text(struct client *c);
 int ws_expect_close(struct client *c); /* its code */

@@ -1,11 +1,12 @@
 /* The HTTP server as a client on a socket sees it: field cases 17, 18, 22, 25, 26, and what surrounds them. */
 #include "unit.h"
 
+#include <arpa/inet.h>
+#include <curl/curl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -42,7 +43,8 @@ static void expect(struct client *c, int status, const char *body_part)
     answer_free(a);
 }
 
-/* One request on a connection of its own that is refused: status, the error object, a reason, and (close) the end of the connection. */
+/* One request on a connection of its own that is refused: status, the error object, a reason, and (close) the end of
+ * the connection. */
 static void refused(const char *request, size_t n, int status, const char *type, const char *reason, bool closed)
 {
     struct client *c = client_open(rig);
@@ -670,11 +672,10 @@ static void case_21_a_reader_that_takes_nothing_is_closed(void **state)
     (void)client_until(fast, "\r\n\r\n");
     for (int i = 0; i < 200; i++) { /* 20 MB: more than the socket buffers take */
         rig_event(rig, "s1", "agent.message", json);
-        if (i % 20 == 19) {
-            char id[64];
-            (void)snprintf(id, sizeof(id), "id: sevt_s1_%d\n", i + 1);
-            (void)client_until(fast, id);
-        }
+        char id[64];
+        (void)snprintf(id, sizeof(id), "id: sevt_s1_%d\n", i + 1);
+        (void)client_until(fast, id);
+        (void)client_until(fast, "\n\n");
     }
     wait_metric("mango_stream_slow_closed_total 1\n");
     wait_metric("mango_sse_streams 1\n");
@@ -816,6 +817,75 @@ static void starting_says_what_is_wrong(void **state)
     rig = rig_start(NULL); /* none of the failures left anything behind */
 }
 
+/* ---- TLS ---- */
+
+static size_t collect(char *p, size_t size, size_t n, void *to)
+{
+    return mg_buf_append(to, p, size * n) < 0 ? 0 : size * n;
+}
+
+/* Two requests on one connection of a client that would rather have HTTP/2. */
+static void https_request(CURL *curl, const char *path, const char *body, const char *want)
+{
+    mg_auto(buf) struct mg_buf got = MG_BUF_INIT(16 * 1024 * 1024);
+    char url[128];
+    long version = 0, status = 0;
+    (void)snprintf(url, sizeof(url), "https://127.0.0.1:%d%s", rig_port(rig), path);
+    (void)curl_easy_setopt(curl, CURLOPT_URL, url);
+    (void)curl_easy_setopt(curl, CURLOPT_SSL_VERIFYPEER, 0L);
+    (void)curl_easy_setopt(curl, CURLOPT_SSL_VERIFYHOST, 0L);
+    (void)curl_easy_setopt(curl, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_2TLS);
+    (void)curl_easy_setopt(curl, CURLOPT_TIMEOUT, (long)RIG_WAIT_S);
+    (void)curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, collect);
+    (void)curl_easy_setopt(curl, CURLOPT_WRITEDATA, &got);
+    if (body) {
+        (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE, (long)strlen(body));
+        (void)curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body);
+    }
+    CURLcode rc = curl_easy_perform(curl);
+    if (rc != CURLE_OK)
+        fail_msg("%s: %s", url, curl_easy_strerror(rc));
+    (void)curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+    (void)curl_easy_getinfo(curl, CURLINFO_HTTP_VERSION, &version);
+    assert_int_equal(status, 200);
+    assert_int_equal(version, CURL_HTTP_VERSION_1_1);
+    assert_sv_equal(mg_buf_view(&got), want);
+}
+
+static void tls_serves_the_same_answers(void **state)
+{
+    char dir[] = "/tmp/mango-tls-XXXXXX", cert[64], key[64], cmd[512];
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    (void)snprintf(cert, sizeof(cert), "%s/c.pem", dir);
+    (void)snprintf(key, sizeof(key), "%s/k.pem", dir);
+    (void)snprintf(
+        cmd, sizeof(cmd),
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout %s -out %s -days 2 -subj "
+        "/CN=localhost >/dev/null 2>&1",
+        key, cert);
+    if (system(cmd) != 0)
+        skip(); /* no openssl program to make a certificate with */
+    rig_stop(rig);
+    rig = rig_start_tls(cert, key);
+    char *body = filled("\"", 'x', 3000000, "\"");
+    CURL *curl = curl_easy_init();
+    assert_non_null(curl);
+    https_request(curl, "/pong", NULL, "{\"ok\":true}");
+    struct curl_slist *headers = curl_slist_append(NULL, "content-type: application/json");
+    (void)curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers);
+    https_request(curl, "/echo", body, body);
+    long connects = 0;
+    (void)curl_easy_getinfo(curl, CURLINFO_NUM_CONNECTS, &connects);
+    assert_int_equal(connects, 0); /* the first one's connection was kept */
+    curl_easy_cleanup(curl);
+    curl_slist_free_all(headers);
+    free(body);
+    (void)unlink(cert);
+    (void)unlink(key);
+    (void)rmdir(dir);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -858,6 +928,7 @@ int main(void)
         T(metrics_count_requests_and_streams),
         T(case_22_threads_publish_while_sockets_come_and_go),
         T(starting_says_what_is_wrong),
+        T(tls_serves_the_same_answers),
     };
     return RUN(tests);
 }
