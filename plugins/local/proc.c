@@ -133,6 +133,8 @@ mango_status local_proc_close(void *ctx, const struct mango_call *call, mango_pr
     struct proc *p = proc_of(number);
     if (!p)
         return MANGO_OK;
+    /* What still comes has no reader: the sink of the last read is gone with that call. */
+    p->pump.out.stopped = p->pump.err.stopped = true;
     if (!p->pump.lost && !(p->pump.end.kind == WIRE_ENDED && p->pump.end.alone))
         pump_kill(&p->pump);
     run_close(&p->pump.run);
