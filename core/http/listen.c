@@ -108,11 +108,12 @@ static void peer_of(const struct sockaddr_storage *ss, struct mg_peer *p)
 
 static void refuse_one(int fd, int *spare_fd)
 {
+    struct sockaddr_storage ss;
+    socklen_t len = sizeof(ss);
     mg_log(MG_WARN, "no descriptor is left for a new connection: raise the limit of open files (LimitNOFILE=)");
     if (*spare_fd >= 0)
         (void)close(*spare_fd);
-    /* cppcheck-suppress nullPointer: the address may be left out */
-    int got = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+    int got = accept4(fd, (struct sockaddr *)&ss, &len, SOCK_CLOEXEC);
     if (got >= 0)
         (void)close(got);
     *spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
