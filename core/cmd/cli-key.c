@@ -44,7 +44,7 @@ int mg_cli_key_create(struct mg_cli *c)
 
     if (status != MG_CLI_OK)
         return status;
-    if (mg_api_key_issue(db.pg, workspace(c), environment, mg_sv_of(c->n_args ? c->args[0] : ""), &id, key, &err) < 0)
+    if (mg_api_key_issue(db.pg, workspace(c), environment, mg_sv_of(c->n_args ? c->args[0] : "key of the command line"), &id, key, &err) < 0)
         status = mg_cli_fail("%s", err.text);
     else
         print_new(c, &id, key);

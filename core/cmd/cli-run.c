@@ -73,7 +73,7 @@ static int follow(struct follow *f, struct mg_cli *c)
 
 int mg_cli_session_stream(struct mg_cli *c)
 {
-    struct follow f = {.stream = {.session_id = c->args[0]}};
+    struct follow f = {.stream = {.cli = c, .session_id = c->args[0]}};
     const char *after = mg_cli_get(c, "after");
     int status = MG_CLI_OK;
 
@@ -146,7 +146,7 @@ static void put_away(struct mg_cli *c, const struct setup *s)
 
 static int converse(struct mg_cli *c, const char *session, struct mg_sv text, bool fresh)
 {
-    struct follow f = {.stream = {.session_id = session, .after = "start"}};
+    struct follow f = {.stream = {.cli = c, .session_id = session, .after = "start"}};
     int status = fresh ? MG_CLI_OK : mg_cli_stream_from_now(&f.stream);
 
     if (status == MG_CLI_OK)

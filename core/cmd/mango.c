@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "cmd/cli-client.h"
 #include "cmd/cli.h"
 
@@ -91,6 +92,7 @@ int main(int argc, char **argv)
 
     argc--;
     argv++;
+    mg_log_setup(MG_ERROR, false); /* what plugins and the store say on the way is for a server's log */
     if (argc == 0)
         return print_overview(stderr, MG_CLI_USAGE);
     if (is_help(argv[0]))
