@@ -102,6 +102,7 @@ libcore_la_SOURCES = \
 	core/http/io.c \
 	core/http/listen.c \
 	core/http/listen.h \
+	core/http/loop.c \
 	core/http/metrics.c \
 	core/http/metrics.h \
 	core/http/query.c \
@@ -119,6 +120,8 @@ libcore_la_SOURCES = \
 	core/http/ws-command.h \
 	core/http/ws-frame.c \
 	core/http/ws-frame.h \
+	core/http/ws-job.c \
+	core/http/ws-say.c \
 	core/http/ws-stream.c \
 	core/http/ws.c \
 	core/http/ws.h \
