@@ -105,7 +105,8 @@ int mg_cli_parse(struct mg_cli *c, int argc, char **argv, struct mg_err *why)
         else if (options && strncmp(argv[i], "--", 2) == 0)
             rc = take_option(c, argc, argv, &i, why);
         else if (options && argv[i][0] == '-' && argv[i][1])
-            rc = mg_err_set(why, MG_EINVAL, "there is no option %s; use -- in front of a text that starts with a dash", argv[i]);
+            rc = mg_err_set(why, MG_EINVAL, "there is no option %s; use -- in front of a text that starts with a dash",
+                            argv[i]);
         else if (c->n_args == c->command->max_args)
             rc = mg_err_set(why, MG_EINVAL, "%s is one argument too many; put a text with spaces in quotes", argv[i]);
         else
@@ -127,8 +128,8 @@ static void print_opts(FILE *out, const struct mg_cli_opt *o)
 
 void mg_cli_help(FILE *out, const struct mg_cli_command *cmd)
 {
-    fprintf(out, "mango %s: %s\n\nUsage: mango %s%s%s%s\n", cmd->path, cmd->about, cmd->path, *cmd->args ? " " : "", cmd->args,
-            own(cmd)->name || common(cmd)->name ? " [OPTIONS]" : "");
+    fprintf(out, "mango %s: %s\n\nUsage: mango %s%s%s%s\n", cmd->path, cmd->about, cmd->path, *cmd->args ? " " : "",
+            cmd->args, own(cmd)->name || common(cmd)->name ? " [OPTIONS]" : "");
     if (own(cmd)->name || common(cmd)->name)
         fputs("\nOptions:\n", out);
     print_opts(out, own(cmd));

@@ -94,7 +94,8 @@ const char *mg_cli_key(struct mg_cli *c)
     else if (env("MANGO_API_KEY"))
         c->api_key = mg_xstrdup(env("MANGO_API_KEY"));
     else
-        (void)mg_cli_fail("no API key: set MANGO_API_KEY, or give --key-file FILE. `mango api-key create` on the server's machine makes one");
+        (void)mg_cli_fail("no API key: set MANGO_API_KEY, or give --key-file FILE. `mango api-key create` on the "
+                          "server's machine makes one");
     return c->api_key;
 }
 
@@ -114,13 +115,14 @@ static mg_rc api_error(struct mg_cli *c, int status, struct mg_sv body, const st
     mg_rc rc = status == 404 ? MG_ENOTFOUND : status == 401 ? MG_EAUTH : status == 409 ? MG_ECONFLICT : MG_EINVAL;
 
     if (!message.len)
-        return mg_err_set(err, MG_EIO, "the server answered %d, and not as Mango does: %.*s", status, (int)(body.len < 200 ? body.len : 200), body.ptr);
-    return mg_err_set(err, rc, "%d %.*s: %.*s%s%.*s%s", status, MG_SV_ARG(type), MG_SV_ARG(message), id.len ? " (request " : "", MG_SV_ARG(id),
-                      id.len ? ")" : "");
+        return mg_err_set(err, MG_EIO, "the server answered %d, and not as Mango does: %.*s", status,
+                          (int)(body.len < 200 ? body.len : 200), body.ptr);
+    return mg_err_set(err, rc, "%d %.*s: %.*s%s%.*s%s", status, MG_SV_ARG(type), MG_SV_ARG(message),
+                      id.len ? " (request " : "", MG_SV_ARG(id), id.len ? ")" : "");
 }
 
-mg_rc mg_cli_try(struct mg_cli *c, const char *method, const char *path, struct mg_sv body, const struct mg_json **ret, int *ret_status,
-                 struct mg_err *err)
+mg_rc mg_cli_try(struct mg_cli *c, const char *method, const char *path, struct mg_sv body, const struct mg_json **ret,
+                 int *ret_status, struct mg_err *err)
 {
     mg_auto(net_answer) struct mg_net_answer a = {0};
     struct mg_sv base = mg_cli_base(c), url = mg_arena_printf(c->arena, "%.*s%s", MG_SV_ARG(base), path);
@@ -129,8 +131,14 @@ mg_rc mg_cli_try(struct mg_cli *c, const char *method, const char *path, struct 
         {MG_SV("content-type"), MG_SV("application/json")},
         {MG_SV("user-agent"), MG_SV("mango/" MANGO_VERSION)},
     };
-    const struct mg_net_req req = {.method = mg_sv_of(method), .url = url, .headers = headers, .n_headers = 3, .body = body,
-                                   .connect_ms = CONNECT_MS, .total_ms = CALL_MS, .max_bytes = MG_CLI_BODY_MAX};
+    const struct mg_net_req req = {.method = mg_sv_of(method),
+                                   .url = url,
+                                   .headers = headers,
+                                   .n_headers = 3,
+                                   .body = body,
+                                   .connect_ms = CONNECT_MS,
+                                   .total_ms = CALL_MS,
+                                   .max_bytes = MG_CLI_BODY_MAX};
     struct mg_json *v = NULL;
 
     *ret_status = 0;
@@ -163,7 +171,9 @@ int mg_cli_call(struct mg_cli *c, const char *method, const char *path, struct m
         return MG_CLI_OK;
     if (status)
         return mg_cli_fail("%s", err.text);
-    return mg_cli_fail("%.*s does not answer: %s. Is mangod running there? MANGO_BASE_URL or --url name another address", MG_SV_ARG(base), err.text);
+    return mg_cli_fail(
+        "%.*s does not answer: %s. Is mangod running there? MANGO_BASE_URL or --url name another address",
+        MG_SV_ARG(base), err.text);
 }
 
 bool mg_cli_id_ok(const struct mg_cli *c, const char *what, const char *id)

@@ -20,8 +20,8 @@ const char *mg_cli_key(struct mg_cli *c);
  * returned. */
 int mg_cli_call(struct mg_cli *c, const char *method, const char *path, struct mg_sv body, const struct mg_json **ret);
 /* The same without a message: status in *ret_status (0: no answer), reason in err. */
-mg_rc mg_cli_try(struct mg_cli *c, const char *method, const char *path, struct mg_sv body, const struct mg_json **ret, int *ret_status,
-                 struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_cli_try(struct mg_cli *c, const char *method, const char *path, struct mg_sv body, const struct mg_json **ret,
+                 int *ret_status, struct mg_err *err) MG_MUSTCHECK;
 /* An id as a part of a path: refuses what is no id. False after a message. */
 bool mg_cli_id_ok(const struct mg_cli *c, const char *what, const char *id);
 void mg_cli_close(struct mg_cli *c);

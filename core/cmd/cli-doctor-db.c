@@ -13,20 +13,23 @@
 #include "store/node.h"
 
 enum {
-    FREE_LOW_MIB = 1024,        /* below it a private database soon stops */
+    FREE_LOW_MIB = 1024, /* below it a private database soon stops */
     SKEW_WARN_MS = 1000,
-    OLD_XACT_S = 300,           /* an open transaction that old keeps dead rows of the queue from being cleaned up */
+    OLD_XACT_S = 300, /* an open transaction that old keeps dead rows of the queue from being cleaned up */
     CLOCK_TRIES = 3,
 };
 
-static const struct mg_stmt SQL_VERSION = {"doctor_version", "SELECT current_setting('server_version'), pg_is_in_recovery()"};
-static const struct mg_stmt SQL_CLOCK = {"doctor_clock", "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"};
-static const struct mg_stmt SQL_OLD = {"doctor_old",
-                                       "SELECT pid, extract(epoch FROM now() - xact_start)::bigint, coalesce(application_name, '') FROM pg_stat_activity "
-                                       "WHERE xact_start < now() - make_interval(secs => $1::int) AND datname = current_database() "
-                                       "ORDER BY xact_start LIMIT 1"};
-static const struct mg_stmt SQL_CONNECTIONS = {"doctor_connections",
-                                               "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity"};
+static const struct mg_stmt SQL_VERSION = {"doctor_version",
+                                           "SELECT current_setting('server_version'), pg_is_in_recovery()"};
+static const struct mg_stmt SQL_CLOCK = {"doctor_clock",
+                                         "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"};
+static const struct mg_stmt SQL_OLD = {
+    "doctor_old",
+    "SELECT pid, extract(epoch FROM now() - xact_start)::bigint, coalesce(application_name, '') FROM pg_stat_activity "
+    "WHERE xact_start < now() - make_interval(secs => $1::int) AND datname = current_database() "
+    "ORDER BY xact_start LIMIT 1"};
+static const struct mg_stmt SQL_CONNECTIONS = {
+    "doctor_connections", "SELECT count(*), current_setting('max_connections')::int FROM pg_stat_activity"};
 
 void mg_doctor_state_dir(struct mg_doctor *d)
 {
@@ -35,34 +38,41 @@ void mg_doctor_state_dir(struct mg_doctor *d)
     struct statvfs fs;
 
     if (lstat(path, &st) < 0) {
-        mg_doctor_say(d, MG_FINDING_WARN, "state", "mangod makes it at its first start; its parent must exist and be yours to write, or set MANGO_STATE_DIR",
-                      "the state folder %s does not exist (%s)", path, mg_conf_origin(d->conf, MG_OPT_STATE_DIR));
+        mg_doctor_say(
+            d, MG_FINDING_WARN, "state",
+            "mangod makes it at its first start; its parent must exist and be yours to write, or set MANGO_STATE_DIR",
+            "the state folder %s does not exist (%s)", path, mg_conf_origin(d->conf, MG_OPT_STATE_DIR));
         return;
     }
     if (!S_ISDIR(st.st_mode)) {
-        mg_doctor_say(d, MG_FINDING_BAD, "state", "name a folder of mangod's own in MANGO_STATE_DIR", "%s is not a folder", path);
+        mg_doctor_say(d, MG_FINDING_BAD, "state", "name a folder of mangod's own in MANGO_STATE_DIR",
+                      "%s is not a folder", path);
         return;
     }
     if (st.st_mode & 022)
-        mg_doctor_say(d, MG_FINDING_BAD, "state", "chmod go-w on it", "%s may be written by others (mode %03o)", path, (unsigned)(st.st_mode & 0777));
+        mg_doctor_say(d, MG_FINDING_BAD, "state", "chmod go-w on it", "%s may be written by others (mode %03o)", path,
+                      (unsigned)(st.st_mode & 0777));
     else if (st.st_uid != geteuid())
-        mg_doctor_say(d, MG_FINDING_WARN, "state", "run doctor as the user of mangod, or give the folder to it with chown",
+        mg_doctor_say(d, MG_FINDING_WARN, "state",
+                      "run doctor as the user of mangod, or give the folder to it with chown",
                       "%s belongs to user %u, not to the user of this command", path, (unsigned)st.st_uid);
     else
         mg_doctor_say(d, MG_FINDING_OK, "state", NULL, "%s, mode %03o", path, (unsigned)(st.st_mode & 0777));
     if (statvfs(path, &fs) == 0) {
         uint64_t mib = (uint64_t)fs.f_bavail * fs.f_frsize / (1024 * 1024);
         if (mib < FREE_LOW_MIB)
-            mg_doctor_say(d, MG_FINDING_WARN, "disk", "make room: the private database stops when the disk is full", "%" PRIu64 " MiB are free below %s", mib,
-                          path);
+            mg_doctor_say(d, MG_FINDING_WARN, "disk", "make room: the private database stops when the disk is full",
+                          "%" PRIu64 " MiB are free below %s", mib, path);
     }
 }
 
 static void say_unreachable(struct mg_doctor *d, const struct mg_err *err, const char *diag)
 {
     if (mg_conf_strn(d->conf, MG_OPT_DATABASE_URL))
-        mg_doctor_say(d, MG_FINDING_BAD, "database", "check MANGO_DATABASE_URL, that the server runs, and that it lets this host and user in (pg_hba.conf)",
-                      "%s%s%s", err->text, *diag ? ": " : "", diag);
+        mg_doctor_say(
+            d, MG_FINDING_BAD, "database",
+            "check MANGO_DATABASE_URL, that the server runs, and that it lets this host and user in (pg_hba.conf)",
+            "%s%s%s", err->text, *diag ? ": " : "", diag);
     else
         mg_doctor_say(d, MG_FINDING_WARN, "database", "start mangod; the checks of the database need it",
                       "the private database does not run (it runs while mangod does)");
@@ -103,17 +113,19 @@ void mg_doctor_schema(struct mg_doctor *d)
     if (!d->pg)
         return;
     if (mg_migrate_check(d->pg, mg_cli_migrations_dir(), &rep, &err) < 0) {
-        mg_doctor_say(d, MG_FINDING_BAD, "schema", "run the version of Mango that made it, or restore the backup from before", "%s", err.text);
+        mg_doctor_say(d, MG_FINDING_BAD, "schema",
+                      "run the version of Mango that made it, or restore the backup from before", "%s", err.text);
         return;
     }
     if (rep.was < rep.newest) {
-        mg_doctor_say(d, MG_FINDING_WARN, "schema", "mango migrate (mangod does it at its start, too)", "the schema has version %d, this program %d", rep.was,
-                      rep.newest);
+        mg_doctor_say(d, MG_FINDING_WARN, "schema", "mango migrate (mangod does it at its start, too)",
+                      "the schema has version %d, this program %d", rep.was, rep.newest);
         return;
     }
     mg_doctor_say(d, MG_FINDING_OK, "schema", NULL, "version %d, as this program's", rep.now);
     if (mg_deployment_probe(d->pg, &err) < 0)
-        mg_doctor_say(d, MG_FINDING_BAD, "write", "point MANGO_DATABASE_URL at the primary (target_session_attrs=read-write); look for a full disk",
+        mg_doctor_say(d, MG_FINDING_BAD, "write",
+                      "point MANGO_DATABASE_URL at the primary (target_session_attrs=read-write); look for a full disk",
                       "the database takes no write: %s", err.text);
     else
         mg_doctor_say(d, MG_FINDING_OK, "write", NULL, "a durable write succeeded");
@@ -127,9 +139,11 @@ void mg_doctor_keys(struct mg_doctor *d)
     if (!d->pg || mg_api_key_any(d->pg, &any, &err) < 0)
         return;
     if (any || mg_conf_bool(d->conf, MG_OPT_DEMO))
-        mg_doctor_say(d, MG_FINDING_OK, "keys", NULL, "%s", any ? "an API key is active" : "none, and the demo needs none");
+        mg_doctor_say(d, MG_FINDING_OK, "keys", NULL, "%s",
+                      any ? "an API key is active" : "none, and the demo needs none");
     else
-        mg_doctor_say(d, MG_FINDING_BAD, "keys", "mango api-key create NAME, or set MANGO_API_KEY for mangod", "no API key is active");
+        mg_doctor_say(d, MG_FINDING_BAD, "keys", "mango api-key create NAME, or set MANGO_API_KEY for mangod",
+                      "no API key is active");
 }
 
 void mg_doctor_clock(struct mg_doctor *d)
@@ -152,8 +166,10 @@ void mg_doctor_clock(struct mg_doctor *d)
         return;
     int64_t ms = skew_us / 1000;
     if (ms > SKEW_WARN_MS || ms < -SKEW_WARN_MS)
-        mg_doctor_say(d, MG_FINDING_WARN, "clock", "run an NTP client (systemd-timesyncd, chrony) on both; leases use the database's clock and stay right",
-                      "this host is %" PRId64 " ms %s the database", ms < 0 ? -ms : ms, ms < 0 ? "behind" : "ahead of");
+        mg_doctor_say(
+            d, MG_FINDING_WARN, "clock",
+            "run an NTP client (systemd-timesyncd, chrony) on both; leases use the database's clock and stay right",
+            "this host is %" PRId64 " ms %s the database", ms < 0 ? -ms : ms, ms < 0 ? "behind" : "ahead of");
     else
         mg_doctor_say(d, MG_FINDING_OK, "clock", NULL, "within %" PRId64 " ms of the database's", ms < 0 ? -ms : ms);
 }
@@ -171,14 +187,16 @@ static void check_nodes(struct mg_doctor *d)
     mg_doctor_say(d, MG_FINDING_OK, "nodes", NULL, "%d running", live);
     for (int i = 0; i < n; i++)
         if (rows[i].live && !mg_sv_eqz(rows[i].version, MANGO_VERSION))
-            mg_doctor_say(d, MG_FINDING_WARN, "nodes", "finish the upgrade: stop the old one", "node %.*s on %.*s runs version %.*s, this program is %s",
-                          MG_SV_ARG(rows[i].id), MG_SV_ARG(rows[i].host), MG_SV_ARG(rows[i].version), MANGO_VERSION);
+            mg_doctor_say(d, MG_FINDING_WARN, "nodes", "finish the upgrade: stop the old one",
+                          "node %.*s on %.*s runs version %.*s, this program is %s", MG_SV_ARG(rows[i].id),
+                          MG_SV_ARG(rows[i].host), MG_SV_ARG(rows[i].version), MANGO_VERSION);
 }
 
 /* Field case 30: an old transaction is named by its pid. */
 void mg_doctor_activity(struct mg_doctor *d)
 {
-    struct mg_res *old __attribute__((cleanup(mg_res_cleanup))) = NULL, *used __attribute__((cleanup(mg_res_cleanup))) = NULL;
+    struct mg_res *old __attribute__((cleanup(mg_res_cleanup))) = NULL,
+                       *used __attribute__((cleanup(mg_res_cleanup))) = NULL;
     struct mg_err err;
 
     if (!d->pg)
@@ -186,10 +204,13 @@ void mg_doctor_activity(struct mg_doctor *d)
     check_nodes(d);
     struct mg_sv limit = mg_p_int(d->cli->arena, OLD_XACT_S);
     if (mg_pg_exec(d->pg, &SQL_OLD, &limit, 1, &old, &err) == MG_OK && mg_res_rows(old) > 0)
-        mg_doctor_say(d, MG_FINDING_WARN, "activity", "end it, if nobody needs it: SELECT pg_terminate_backend(PID)",
-                      "a transaction of %.*s (pid %.*s) has been open for %.*s s; the queue's dead rows cannot be cleaned up",
-                      MG_SV_ARG(mg_res_sv(old, 0, 2)), MG_SV_ARG(mg_res_sv(old, 0, 0)), MG_SV_ARG(mg_res_sv(old, 0, 1)));
-    if (mg_pg_exec(d->pg, &SQL_CONNECTIONS, NULL, 0, &used, &err) == MG_OK && mg_res_int(used, 0, 0) * 10 > mg_res_int(used, 0, 1) * 9)
-        mg_doctor_say(d, MG_FINDING_WARN, "activity", "raise max_connections, or lower MANGO_REQUEST_THREADS of the nodes",
-                      "%" PRId64 " of %" PRId64 " connections are in use", mg_res_int(used, 0, 0), mg_res_int(used, 0, 1));
+        mg_doctor_say(
+            d, MG_FINDING_WARN, "activity", "end it, if nobody needs it: SELECT pg_terminate_backend(PID)",
+            "a transaction of %.*s (pid %.*s) has been open for %.*s s; the queue's dead rows cannot be cleaned up",
+            MG_SV_ARG(mg_res_sv(old, 0, 2)), MG_SV_ARG(mg_res_sv(old, 0, 0)), MG_SV_ARG(mg_res_sv(old, 0, 1)));
+    if (mg_pg_exec(d->pg, &SQL_CONNECTIONS, NULL, 0, &used, &err) == MG_OK &&
+        mg_res_int(used, 0, 0) * 10 > mg_res_int(used, 0, 1) * 9)
+        mg_doctor_say(
+            d, MG_FINDING_WARN, "activity", "raise max_connections, or lower MANGO_REQUEST_THREADS of the nodes",
+            "%" PRId64 " of %" PRId64 " connections are in use", mg_res_int(used, 0, 0), mg_res_int(used, 0, 1));
 }

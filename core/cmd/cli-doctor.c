@@ -38,7 +38,8 @@ void mg_doctor_say(struct mg_doctor *d, enum mg_finding f, const char *check, co
         say_json(WORDS[f], check, text, fix);
     } else {
         static const char *const COLOUR[] = {"\033[32m", "\033[33m", "\033[31m"};
-        printf("%s%-4s%s  %-10s  %s\n", d->cli->tty ? COLOUR[f] : "", WORDS[f], d->cli->tty ? "\033[0m" : "", check, text);
+        printf("%s%-4s%s  %-10s  %s\n", d->cli->tty ? COLOUR[f] : "", WORDS[f], d->cli->tty ? "\033[0m" : "", check,
+               text);
         if (fix)
             printf("      %-10s  -> %s\n", "", fix);
     }
@@ -48,8 +49,9 @@ void mg_doctor_say(struct mg_doctor *d, enum mg_finding f, const char *check, co
 int mg_cli_doctor(struct mg_cli *c)
 {
     static void (*const CHECKS[])(struct mg_doctor *) = {
-        mg_doctor_state_dir, mg_doctor_database, mg_doctor_schema,  mg_doctor_keys,  mg_doctor_clock,  mg_doctor_activity,
-        mg_doctor_plugins,   mg_doctor_model,    mg_doctor_loop,    mg_doctor_limits, mg_doctor_server,
+        mg_doctor_state_dir, mg_doctor_database, mg_doctor_schema,  mg_doctor_keys,
+        mg_doctor_clock,     mg_doctor_activity, mg_doctor_plugins, mg_doctor_model,
+        mg_doctor_loop,      mg_doctor_limits,   mg_doctor_server,
     };
     mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
     struct mg_doctor d = {.cli = c, .conf = conf};
@@ -60,6 +62,8 @@ int mg_cli_doctor(struct mg_cli *c)
         CHECKS[i](&d);
     mg_pg_free(d.pg);
     if (c->text)
-        printf("\n%s\n", d.bad ? "Something must be mended." : d.warned ? "It works; look at the warnings." : "All is well.");
+        printf("\n%s\n", d.bad      ? "Something must be mended."
+                         : d.warned ? "It works; look at the warnings."
+                                    : "All is well.");
     return d.bad ? MG_CLI_ERROR : MG_CLI_OK;
 }

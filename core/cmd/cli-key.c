@@ -44,7 +44,8 @@ int mg_cli_key_create(struct mg_cli *c)
 
     if (status != MG_CLI_OK)
         return status;
-    if (mg_api_key_issue(db.pg, workspace(c), environment, mg_sv_of(c->n_args ? c->args[0] : "key of the command line"), &id, key, &err) < 0)
+    if (mg_api_key_issue(db.pg, workspace(c), environment, mg_sv_of(c->n_args ? c->args[0] : "key of the command line"),
+                         &id, key, &err) < 0)
         status = mg_cli_fail("%s", err.text);
     else
         print_new(c, &id, key);
@@ -62,8 +63,9 @@ static void print_key(struct mg_cli *c, const struct mg_api_key *k)
     mg_time_format(k->created_us, created);
     if (c->text) {
         mg_cli_clean(&out, k->name, false);
-        printf("%-32.*s  ...%-4.*s  %-8s  %-27s  %-12.*s  %s\n", MG_SV_ARG(k->id), MG_SV_ARG(k->hint), revoked ? "revoked" : "active", created,
-               (int)(k->environment.len ? k->environment.len : 1), k->environment.len ? k->environment.ptr : "-", out.ptr ? out.ptr : "");
+        printf("%-32.*s  ...%-4.*s  %-8s  %-27s  %-12.*s  %s\n", MG_SV_ARG(k->id), MG_SV_ARG(k->hint),
+               revoked ? "revoked" : "active", created, (int)(k->environment.len ? k->environment.len : 1),
+               k->environment.len ? k->environment.ptr : "-", out.ptr ? out.ptr : "");
         return;
     }
     struct mg_jw w = mg_jw_to(&out);

@@ -11,7 +11,8 @@ int mg_cli_migrate(struct mg_cli *c)
 
     if (!conf || !mg_cli_db_open(conf, false, &db))
         return MG_CLI_ERROR;
-    mg_rc rc = check ? mg_migrate_check(db.pg, mg_cli_migrations_dir(), &rep, &err) : mg_migrate(db.pg, mg_cli_migrations_dir(), &rep, &err);
+    mg_rc rc = check ? mg_migrate_check(db.pg, mg_cli_migrations_dir(), &rep, &err)
+                     : mg_migrate(db.pg, mg_cli_migrations_dir(), &rep, &err);
     mg_cli_db_close(&db);
     if (rc < 0)
         return mg_cli_fail("%s", err.text);

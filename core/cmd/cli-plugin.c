@@ -25,8 +25,9 @@ static void print_row(struct mg_cli *c, const struct mg_json *p, const char *cho
         return;
     }
     if (ok && ok->boolean)
-        printf("%c %-12.*s %-10.*s %-20.*s %.*s\n", mg_sv_eqz(name, chosen) ? '*' : ' ', MG_SV_ARG(name), MG_SV_ARG(mg_json_get_str(a, p, "version")),
-               MG_SV_ARG(mg_json_get_raw(p, "kinds")), MG_SV_ARG(mg_json_get_str(a, p, "summary")));
+        printf("%c %-12.*s %-10.*s %-20.*s %.*s\n", mg_sv_eqz(name, chosen) ? '*' : ' ', MG_SV_ARG(name),
+               MG_SV_ARG(mg_json_get_str(a, p, "version")), MG_SV_ARG(mg_json_get_raw(p, "kinds")),
+               MG_SV_ARG(mg_json_get_str(a, p, "summary")));
     else
         printf("! %.*s: %.*s\n", MG_SV_ARG(path), MG_SV_ARG(mg_json_get_str(a, p, "error")));
 }

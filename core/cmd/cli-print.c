@@ -114,7 +114,8 @@ void mg_cli_print(const struct mg_cli *c, struct mg_sv json)
 /* C0, DEL, C1 (C2 80 to C2 9F) and the characters that turn the direction of a line. */
 static bool is_unsafe(struct mg_sv ch, bool lines)
 {
-    unsigned char a = (unsigned char)ch.ptr[0], b = ch.len > 1 ? (unsigned char)ch.ptr[1] : 0, d = ch.len > 2 ? (unsigned char)ch.ptr[2] : 0;
+    unsigned char a = (unsigned char)ch.ptr[0], b = ch.len > 1 ? (unsigned char)ch.ptr[1] : 0,
+                  d = ch.len > 2 ? (unsigned char)ch.ptr[2] : 0;
 
     if (ch.len == 1)
         return (a < 0x20 && !(lines && (a == '\n' || a == '\t'))) || a == 0x7F;

@@ -16,7 +16,9 @@ static void print_cell(struct mg_cli *c, const struct mg_json *object, const str
 {
     const struct mg_json *v = mg_json_get(object, col->key);
     mg_auto(buf) struct mg_buf text = MG_BUF_INIT(8192);
-    struct mg_sv s = mg_json_is(v, MG_JSON_STRING) ? mg_json_str(c->arena, v) : v && v->type != MG_JSON_NULL ? v->raw : MG_SV("-");
+    struct mg_sv s = mg_json_is(v, MG_JSON_STRING)  ? mg_json_str(c->arena, v)
+                     : v && v->type != MG_JSON_NULL ? v->raw
+                                                    : MG_SV("-");
 
     mg_cli_clean(&text, mg_sv_n(s.ptr, mg_utf8_floor(s, CELL_MAX)), false);
     int pad = last ? 0 : col->width - (int)text.len;
@@ -49,8 +51,9 @@ static int list(struct mg_cli *c, const char *path, const char *query, const str
         return MG_CLI_USAGE;
     while (limit > 0) {
         const struct mg_json *answer = NULL;
-        struct mg_sv url = mg_arena_printf(c->arena, "%s?limit=%lld%s%s%.*s", path, (long long)(limit < PAGE ? limit : PAGE), query, page.len ? "&page=" : "",
-                                           MG_SV_ARG(page));
+        struct mg_sv url =
+            mg_arena_printf(c->arena, "%s?limit=%lld%s%s%.*s", path, (long long)(limit < PAGE ? limit : PAGE), query,
+                            page.len ? "&page=" : "", MG_SV_ARG(page));
         int status = mg_cli_call(c, "GET", url.ptr, MG_SV(""), &answer);
         if (status != MG_CLI_OK)
             return status;
@@ -81,13 +84,18 @@ static int call_and_print(struct mg_cli *c, const char *method, const char *kind
 
 int mg_cli_session_list(struct mg_cli *c)
 {
-    static const struct column COLS[] = {{"ID", "id", 32}, {"STATUS", "status", 12}, {"CREATED", "created_at", 27}, {"TITLE", "title", 0}, {NULL, NULL, 0}};
+    static const struct column COLS[] = {{"ID", "id", 32},
+                                         {"STATUS", "status", 12},
+                                         {"CREATED", "created_at", 27},
+                                         {"TITLE", "title", 0},
+                                         {NULL, NULL, 0}};
     const char *agent = mg_cli_get(c, "agent"), *status = mg_cli_get(c, "status");
 
     if ((agent && !mg_cli_id_ok(c, "--agent", agent)) || (status && !mg_cli_id_ok(c, "--status", status)))
         return MG_CLI_USAGE;
-    struct mg_sv query = mg_arena_printf(c->arena, "%s%s%s%s%s", agent ? "&agent_id=" : "", agent ? agent : "", status ? "&statuses[]=" : "",
-                                         status ? status : "", mg_cli_has(c, "archived") ? "&include_archived=true" : "");
+    struct mg_sv query = mg_arena_printf(c->arena, "%s%s%s%s%s", agent ? "&agent_id=" : "", agent ? agent : "",
+                                         status ? "&statuses[]=" : "", status ? status : "",
+                                         mg_cli_has(c, "archived") ? "&include_archived=true" : "");
     return list(c, "/v1/sessions", query.ptr, COLS);
 }
 
@@ -108,7 +116,8 @@ int mg_cli_session_delete(struct mg_cli *c)
 
 int mg_cli_session_events(struct mg_cli *c)
 {
-    static const struct column COLS[] = {{"ID", "id", 32}, {"PROCESSED", "processed_at", 27}, {"TYPE", "type", 0}, {NULL, NULL, 0}};
+    static const struct column COLS[] = {
+        {"ID", "id", 32}, {"PROCESSED", "processed_at", 27}, {"TYPE", "type", 0}, {NULL, NULL, 0}};
 
     if (!mg_cli_id_ok(c, "ID", c->args[0]))
         return MG_CLI_USAGE;
@@ -147,7 +156,11 @@ int mg_cli_session_interrupt(struct mg_cli *c)
 
 int mg_cli_agent_list(struct mg_cli *c)
 {
-    static const struct column COLS[] = {{"ID", "id", 32}, {"VERSION", "version", 7}, {"CREATED", "created_at", 27}, {"NAME", "name", 0}, {NULL, NULL, 0}};
+    static const struct column COLS[] = {{"ID", "id", 32},
+                                         {"VERSION", "version", 7},
+                                         {"CREATED", "created_at", 27},
+                                         {"NAME", "name", 0},
+                                         {NULL, NULL, 0}};
 
     return list(c, "/v1/agents", mg_cli_has(c, "archived") ? "&include_archived=true" : "", COLS);
 }
@@ -164,7 +177,8 @@ int mg_cli_agent_create(struct mg_cli *c)
 
 int mg_cli_environment_list(struct mg_cli *c)
 {
-    static const struct column COLS[] = {{"ID", "id", 32}, {"CREATED", "created_at", 27}, {"NAME", "name", 0}, {NULL, NULL, 0}};
+    static const struct column COLS[] = {
+        {"ID", "id", 32}, {"CREATED", "created_at", 27}, {"NAME", "name", 0}, {NULL, NULL, 0}};
 
     return list(c, "/v1/environments", mg_cli_has(c, "archived") ? "&include_archived=true" : "", COLS);
 }

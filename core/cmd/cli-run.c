@@ -158,13 +158,16 @@ static int converse(struct mg_cli *c, const char *session, struct mg_sv text, bo
 
 static bool ids_ok(struct mg_cli *c, const struct setup *s)
 {
-    return (!s->agent || mg_cli_id_ok(c, "--agent", s->agent)) && (!s->environment || mg_cli_id_ok(c, "--environment", s->environment)) &&
+    return (!s->agent || mg_cli_id_ok(c, "--agent", s->agent)) &&
+           (!s->environment || mg_cli_id_ok(c, "--environment", s->environment)) &&
            (!s->session || mg_cli_id_ok(c, "--session", s->session));
 }
 
 int mg_cli_run(struct mg_cli *c)
 {
-    struct setup s = {.agent = mg_cli_get(c, "agent"), .environment = mg_cli_get(c, "environment"), .session = mg_cli_get(c, "session")};
+    struct setup s = {.agent = mg_cli_get(c, "agent"),
+                      .environment = mg_cli_get(c, "environment"),
+                      .session = mg_cli_get(c, "session")};
     bool fresh = !s.session;
     struct mg_sv text;
     int status = MG_CLI_OK;
@@ -183,7 +186,8 @@ int mg_cli_run(struct mg_cli *c)
     if (!keep)
         put_away(c, &s);
     else if (s.made_session)
-        fprintf(stderr, "mango: kept session %s (agent %s, environment %s); go on with: mango run --session %s \"TEXT\"\n", s.session, s.agent,
-                s.environment, s.session);
+        fprintf(stderr,
+                "mango: kept session %s (agent %s, environment %s); go on with: mango run --session %s \"TEXT\"\n",
+                s.session, s.agent, s.environment, s.session);
     return status;
 }

@@ -89,7 +89,8 @@ static int find_model(struct mg_cli *c, const char **ret)
     return MG_CLI_OK;
 }
 
-int mg_cli_make_agent(struct mg_cli *c, const char *name, const char *model, const char *system, const struct mg_json **ret)
+int mg_cli_make_agent(struct mg_cli *c, const char *name, const char *model, const char *system,
+                      const struct mg_json **ret)
 {
     mg_auto(buf) struct mg_buf body = MG_BUF_INIT(BODY_MAX);
     struct mg_jw w = mg_jw_to(&body);
@@ -107,7 +108,8 @@ int mg_cli_make_agent(struct mg_cli *c, const char *name, const char *model, con
     return post(c, "/v1/agents", &body, ret);
 }
 
-int mg_cli_make_session(struct mg_cli *c, const char *agent, const char *environment, const char *title, const struct mg_json **ret)
+int mg_cli_make_session(struct mg_cli *c, const char *agent, const char *environment, const char *title,
+                        const struct mg_json **ret)
 {
     mg_auto(buf) struct mg_buf body = MG_BUF_INIT(BODY_MAX);
     struct mg_jw w = mg_jw_to(&body);

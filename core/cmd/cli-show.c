@@ -7,13 +7,14 @@
 #include "base/utf8.h"
 
 enum {
-    RESULT_LINES = 12,   /* of a tool result that are shown */
-    LINE_BYTES = 300,    /* of one shown line */
-    INPUT_BYTES = 200,   /* of a tool's input */
+    RESULT_LINES = 12, /* of a tool result that are shown */
+    LINE_BYTES = 300,  /* of one shown line */
+    INPUT_BYTES = 200, /* of a tool's input */
     TEXT_MAX = 4 * 1024 * 1024,
 };
 
-static const char DIM[] = "\033[2m", BOLD[] = "\033[1m", RED[] = "\033[31m", GREEN[] = "\033[32m", CYAN[] = "\033[36m", RESET[] = "\033[0m";
+static const char DIM[] = "\033[2m", BOLD[] = "\033[1m", RED[] = "\033[31m", GREEN[] = "\033[32m", CYAN[] = "\033[36m",
+                  RESET[] = "\033[0m";
 
 static const char *paint(const struct mg_cli_show *s, const char *colour)
 {
@@ -96,7 +97,8 @@ static void print_lines(struct mg_cli_show *s, struct mg_sv text, const char *ma
 }
 
 /* Text of all text blocks; others by their type. */
-static void print_content(struct mg_cli_show *s, struct mg_arena *a, const struct mg_json *content, const char *margin, int max)
+static void print_content(struct mg_cli_show *s, struct mg_arena *a, const struct mg_json *content, const char *margin,
+                          int max)
 {
     if (mg_json_is(content, MG_JSON_STRING)) {
         print_lines(s, mg_json_str(a, content), margin, max);
@@ -128,8 +130,8 @@ static void print_tool_use(struct mg_cli_show *s, struct mg_arena *a, const stru
     struct mg_sv line = full, first = mg_sv_split(&line, '\n');
 
     mg_cli_clean(&clean, mg_sv_n(first.ptr, mg_utf8_floor(first, INPUT_BYTES)), false);
-    fprintf(s->out, "%s> %.*s%s  %s%s\n", paint(s, CYAN), (int)(name.len < 80 ? name.len : 80), name.ptr, paint(s, RESET), clean.ptr ? clean.ptr : "",
-            first.len < full.len || first.len > INPUT_BYTES ? " ..." : "");
+    fprintf(s->out, "%s> %.*s%s  %s%s\n", paint(s, CYAN), (int)(name.len < 80 ? name.len : 80), name.ptr,
+            paint(s, RESET), clean.ptr ? clean.ptr : "", first.len < full.len || first.len > INPUT_BYTES ? " ..." : "");
     if (mg_sv_eqz(mg_json_get_str(a, e, "evaluated_permission"), "ask"))
         fputs("    waits for a confirmation\n", s->out);
     now_doing(s, "runs ", name);
@@ -163,8 +165,8 @@ static void print_idle(struct mg_cli_show *s, struct mg_arena *a, const struct m
         fprintf(s->out, "%swaits%s  for an answer to %.*s\n", paint(s, BOLD), paint(s, RESET),
                 MG_SV_ARG(mg_json_get_raw(mg_json_get(e, "stop_reason"), "event_ids")));
     else
-        fprintf(s->out, "%sidle%s  %.*s  (%lld tokens in, %lld out)\n", paint(s, GREEN), paint(s, RESET), MG_SV_ARG(why), (long long)s->tokens_in,
-                (long long)s->tokens_out);
+        fprintf(s->out, "%sidle%s  %.*s  (%lld tokens in, %lld out)\n", paint(s, GREEN), paint(s, RESET),
+                MG_SV_ARG(why), (long long)s->tokens_in, (long long)s->tokens_out);
 }
 
 static void count_tokens(struct mg_cli_show *s, const struct mg_json *e)
@@ -188,7 +190,8 @@ static void print_text(struct mg_cli_show *s, struct mg_arena *a, const struct m
     } else if (mg_sv_eqz(type, "agent.message")) {
         fprintf(s->out, "%sagent%s\n", paint(s, BOLD), paint(s, RESET));
         print_content(s, a, mg_json_get(e, "content"), "    ", 0);
-    } else if (mg_sv_eqz(type, "agent.tool_use") || mg_sv_eqz(type, "agent.custom_tool_use") || mg_sv_eqz(type, "agent.mcp_tool_use")) {
+    } else if (mg_sv_eqz(type, "agent.tool_use") || mg_sv_eqz(type, "agent.custom_tool_use") ||
+               mg_sv_eqz(type, "agent.mcp_tool_use")) {
         print_tool_use(s, a, e);
     } else if (mg_sv_ends(type, "tool_result")) {
         print_tool_result(s, a, e);
@@ -230,7 +233,8 @@ int mg_cli_outcome(struct mg_arena *a, const struct mg_json *event)
         const char *reason;
         int status;
     } REASONS[] = {{"end_turn", MG_CLI_OK}, {"requires_action", MG_CLI_ACTION}};
-    struct mg_sv type = mg_json_get_str(a, event, "type"), why = mg_json_get_str(a, mg_json_get(event, "stop_reason"), "type");
+    struct mg_sv type = mg_json_get_str(a, event, "type"),
+                 why = mg_json_get_str(a, mg_json_get(event, "stop_reason"), "type");
 
     if (mg_sv_eqz(type, "session.status_terminated") || mg_sv_eqz(type, "session.deleted"))
         return MG_CLI_ERROR;

@@ -13,12 +13,12 @@ enum {
     CREDIT = 256,             /* events that may be on their way */
     CREDIT_STEP = CREDIT / 2, /* granted anew each time so many have come */
     TICK_MS = 100,
-    PING_MS = 10000,      /* of silence, before we ask */
-    SILENCE_MS = 25000,   /* of silence, after which the connection is taken for dead */
+    PING_MS = 10000,    /* of silence, before we ask */
+    SILENCE_MS = 25000, /* of silence, after which the connection is taken for dead */
     CONNECT_MS = 15000,
     BACKOFF_FIRST_MS = 200,
     BACKOFF_MAX_MS = 5000,
-    OUT_MAX = 4096,       /* bytes of one message of ours */
+    OUT_MAX = 4096, /* bytes of one message of ours */
     REASON_MAX = 256,
 };
 
@@ -28,13 +28,13 @@ struct link {
     struct lws *wsi;
     lws_sorted_usec_list_t timer;
     struct lws_context *context;
-    struct mg_buf in;        /* the message that comes in pieces */
+    struct mg_buf in; /* the message that comes in pieces */
     bool up, subscribed, over;
-    bool ended;              /* the stream is over, with status */
+    bool ended; /* the stream is over, with status */
     int status;
-    unsigned got;            /* events since the last grant */
+    unsigned got; /* events since the last grant */
     uint64_t heard_ns, pinged_ns, begun_ns;
-    unsigned wait_ms;        /* the server's wish for the next try; 0: none */
+    unsigned wait_ms; /* the server's wish for the next try; 0: none */
     char reason[REASON_MAX];
 };
 
@@ -83,7 +83,8 @@ static void take_error(struct link *l, const struct mg_json *v)
     const struct mg_json *e = mg_json_get(v, "error");
     struct mg_sv type = mg_json_get_str(a, e, "type"), message = mg_json_get_str(a, e, "message");
 
-    if (mg_sv_eqz(type, "api_error") || mg_sv_eqz(type, "overloaded_error") || mg_sv_eqz(type, "rate_limit_error") || mg_sv_eqz(type, "timeout_error"))
+    if (mg_sv_eqz(type, "api_error") || mg_sv_eqz(type, "overloaded_error") || mg_sv_eqz(type, "rate_limit_error") ||
+        mg_sv_eqz(type, "timeout_error"))
         lose(l, mg_arena_strdup(a, message));
     else
         end_stream(l, mg_cli_fail("%.*s: %.*s", MG_SV_ARG(type), MG_SV_ARG(message)));
@@ -108,7 +109,8 @@ static void take_message(struct link *l, struct mg_sv text)
             take_end(l, mg_json_get_str(c->arena, v, "reason"));
         else if (mg_sv_eqz(op, "error"))
             take_error(l, v);
-        else if (mg_sv_eqz(op, "bye") && mg_json_i64(mg_json_get(v, "reconnect_in_ms"), &wait) && wait >= 0 && wait < 60000)
+        else if (mg_sv_eqz(op, "bye") && mg_json_i64(mg_json_get(v, "reconnect_in_ms"), &wait) && wait >= 0 &&
+                 wait < 60000)
             l->wait_ms = (unsigned)wait + 1;
     }
     mg_arena_free(c->arena);
@@ -187,7 +189,9 @@ static void refused(struct link *l, struct lws *wsi, const char *text)
     if (status == 401)
         end_stream(l, mg_cli_fail("the server refuses the API key (401)"));
     else if (status >= 400 && status < 500 && status != 429)
-        end_stream(l, mg_cli_fail("the server refuses the WebSocket (%u): is it a Mango server, and this address its own?", status));
+        end_stream(l,
+                   mg_cli_fail("the server refuses the WebSocket (%u): is it a Mango server, and this address its own?",
+                               status));
     else
         lose(l, text && *text ? text : "the connection failed");
 }
@@ -197,7 +201,8 @@ static int add_header(struct link *l, struct lws *wsi, void *in, size_t len)
     unsigned char **p = in, *end = *p + len;
     const char *key = l->stream->cli->api_key;
 
-    return lws_add_http_header_by_name(wsi, (const unsigned char *)"x-api-key:", (const unsigned char *)key, (int)strlen(key), p, end);
+    return lws_add_http_header_by_name(wsi, (const unsigned char *)"x-api-key:", (const unsigned char *)key,
+                                       (int)strlen(key), p, end);
 }
 
 static int callback(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in, size_t len)
@@ -268,7 +273,11 @@ static bool open_link(struct link *l)
 {
     const char *ca = secure_getenv("MANGO_CA_FILE");
     const struct lws_context_creation_info info = {
-        .port = CONTEXT_PORT_NO_LISTEN, .protocols = PROTOCOLS, .gid = (gid_t)-1, .uid = (uid_t)-1, .user = l,
+        .port = CONTEXT_PORT_NO_LISTEN,
+        .protocols = PROTOCOLS,
+        .gid = (gid_t)-1,
+        .uid = (uid_t)-1,
+        .user = l,
         .options = LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT,
         .client_ssl_ca_filepath = ca && *ca ? ca : NULL,
     };
@@ -280,8 +289,14 @@ static bool open_link(struct link *l)
     (void)snprintf(path, sizeof(path), "%s/v1/stream", l->url.prefix);
     (void)snprintf(host, sizeof(host), strchr(l->url.host, ':') ? "[%s]:%d" : "%s:%d", l->url.host, l->url.port);
     const struct lws_client_connect_info ci = {
-        .context = l->context, .address = l->url.host, .port = l->url.port, .path = path, .host = host, .protocol = "mango.v1",
-        .ssl_connection = l->url.tls ? LCCSCF_USE_SSL : 0, .pwsi = &l->wsi,
+        .context = l->context,
+        .address = l->url.host,
+        .port = l->url.port,
+        .path = path,
+        .host = host,
+        .protocol = "mango.v1",
+        .ssl_connection = l->url.tls ? LCCSCF_USE_SSL : 0,
+        .pwsi = &l->wsi,
     };
     lws_sul_schedule(l->context, 0, &l->timer, tick, TICK_MS * LWS_US_PER_MS);
     l->begun_ns = mg_now_ns();
@@ -346,7 +361,8 @@ int mg_cli_stream(struct mg_cli_stream *s)
             ever = true;
         }
         if (!ever)
-            return mg_cli_fail("%s: %s. Is mangod running there?", mg_arena_strdup(s->cli->arena, mg_cli_base(s->cli)), l.reason);
+            return mg_cli_fail("%s: %s. Is mangod running there?", mg_arena_strdup(s->cli->arena, mg_cli_base(s->cli)),
+                               l.reason);
         unsigned wait = l.wait_ms ? l.wait_ms : mg_cli_backoff_ms(failures);
         if (s->on_link)
             s->on_link(s->ctx, l.reason, wait);
@@ -371,7 +387,10 @@ int mg_cli_stream_from_now(struct mg_cli_stream *s)
 bool mg_cli_loop_ok(void)
 {
     const struct lws_context_creation_info info = {
-        .port = CONTEXT_PORT_NO_LISTEN, .gid = (gid_t)-1, .uid = (uid_t)-1, .options = LWS_SERVER_OPTION_LIBEV,
+        .port = CONTEXT_PORT_NO_LISTEN,
+        .gid = (gid_t)-1,
+        .uid = (uid_t)-1,
+        .options = LWS_SERVER_OPTION_LIBEV,
     };
 
     lws_set_log_level(0, NULL);

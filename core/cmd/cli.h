@@ -11,17 +11,17 @@
 
 /* Exit statuses; README and --help name them. */
 enum {
-    MG_CLI_OK = 0,          /* also: the turn ended with end_turn */
+    MG_CLI_OK = 0, /* also: the turn ended with end_turn */
     MG_CLI_ERROR = 1,
     MG_CLI_USAGE = 2,
-    MG_CLI_ACTION = 3,      /* the session waits for a confirmation or a tool result */
+    MG_CLI_ACTION = 3, /* the session waits for a confirmation or a tool result */
     MG_CLI_INTERRUPTED = 4,
-    MG_CLI_UNFINISHED = 5,  /* refusal, budget reached, retries exhausted */
+    MG_CLI_UNFINISHED = 5, /* refusal, budget reached, retries exhausted */
 };
 
 enum {
-    MG_CLI_OPTS_MAX = 20,       /* options of one command */
-    MG_CLI_ARGS_MAX = 4,        /* plain arguments of one command */
+    MG_CLI_OPTS_MAX = 20,               /* options of one command */
+    MG_CLI_ARGS_MAX = 4,                /* plain arguments of one command */
     MG_CLI_BODY_MAX = 64 * 1024 * 1024, /* bytes of an answer */
 };
 
@@ -48,7 +48,7 @@ enum mg_cli_format { MG_CLI_AUTO, MG_CLI_TEXT, MG_CLI_JSON };
 
 struct mg_cli {
     const struct mg_cli_command *command;
-    struct mg_arena *arena; /* of the whole run */
+    struct mg_arena *arena;             /* of the whole run */
     const char *value[MG_CLI_OPTS_MAX]; /* in the order of command->opts, then of the common ones; "" for a flag */
     const char *args[MG_CLI_ARGS_MAX];
     int n_args;

@@ -23,9 +23,13 @@ static void list_commands(FILE *out, const char *prefix)
 
 static int print_overview(FILE *out, int status)
 {
-    fputs("mango: the command line of Mango, a control plane for AI agents\n\nUsage: mango COMMAND [OPTIONS]\n\nCommands:\n", out);
+    fputs("mango: the command line of Mango, a control plane for AI agents\n\nUsage: mango COMMAND "
+          "[OPTIONS]\n\nCommands:\n",
+          out);
     list_commands(out, "");
-    fputs("\nmango COMMAND --help shows options and examples. MANGO_BASE_URL names the server, MANGO_API_KEY holds the key.\n", out);
+    fputs("\nmango COMMAND --help shows options and examples. MANGO_BASE_URL names the server, MANGO_API_KEY holds the "
+          "key.\n",
+          out);
     return status;
 }
 

@@ -144,7 +144,8 @@ mg_rc mg_output_render(const struct mg_output *o, struct mg_buf *out, size_t max
         size_t room = max - MARKER_MAX;
         if (text.len > room)
             text = mg_sv_from(text, mg_utf8_ceil(text, text.len - room));
-        mg_buf_printf(out, "[output truncated: the last %zu of %llu bytes follow]\n", text.len, (unsigned long long)o->total);
+        mg_buf_printf(out, "[output truncated: the last %zu of %llu bytes follow]\n", text.len,
+                      (unsigned long long)o->total);
     }
     return mg_buf_sv(out, text);
 }

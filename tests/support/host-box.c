@@ -49,7 +49,7 @@ static int each_process(const struct host_box *b, int sig)
     int len = snprintf(want, sizeof(want), "HOME=%s", b->root) + 1;
     for (struct dirent *e; (e = readdir(proc));) {
         char path[300], env[4096];
-        int pid = atoi(e->d_name);
+        int pid = (int)strtol(e->d_name, NULL, 10);
         if (pid <= 0)
             continue;
         (void)snprintf(path, sizeof(path), "/proc/%d/environ", pid);

@@ -16,7 +16,8 @@ static const char *glob(struct tool_case *t, const char *pattern)
 static const char *names(struct tool_case *t, const char *pattern)
 {
     char *all = mg_arena_strdup(t->arena, mg_sv_of(glob(t, pattern)));
-    char *line[300], *out = mg_arena_alloc(t->arena, strlen(all) + 2);
+    char *line[300];
+    mg_auto(buf) struct mg_buf out = MG_BUF_INIT(1024 * 1024);
     size_t n = 0;
 
     for (char *rest = all, *one; (one = strsep(&rest, "\n")) && n < 300;)
@@ -30,9 +31,9 @@ static const char *names(struct tool_case *t, const char *pattern)
     for (size_t i = 0; i < n; i++) {
         size_t root = strlen(t->box->root);
         bool below = strncmp(line[i], t->box->root, root) == 0;
-        strcat(strcat(out, below ? line[i] + root + 1 : line[i]), " ");
+        mg_buf_printf(&out, "%s ", below ? line[i] + root + 1 : line[i]);
     }
-    return out;
+    return mg_arena_strdup(t->arena, mg_buf_view(&out));
 }
 
 static void a_pattern_matches_as_doublestar_does(void **state)
