@@ -29,6 +29,7 @@ unit_tests = \
 	tests/unit/test-arena$(EXEEXT) \
 	tests/unit/test-buf$(EXEEXT) \
 	tests/unit/test-cancel$(EXEEXT) \
+	tests/unit/test-cli$(EXEEXT) \
 	tests/unit/test-clock$(EXEEXT) \
 	tests/unit/test-conf$(EXEEXT) \
 	tests/unit/test-conformance$(EXEEXT) \
@@ -93,6 +94,7 @@ tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 # files: tests/e2e/test*.py tests/sdk/run.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests = \
 	tests/e2e/test_bad_requests.py \
+	tests/e2e/test_cli.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_model_turns.py \
@@ -146,6 +148,7 @@ EXTRA_DIST += \
 	tests/e2e/demo \
 	tests/e2e/harness.py \
 	tests/e2e/test_bad_requests.py \
+	tests/e2e/test_cli.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_model_turns.py \

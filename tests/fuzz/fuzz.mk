@@ -26,12 +26,15 @@ tests_fuzz_libreplay_la_SOURCES = tests/fuzz/replay.c
 FUZZ_LDADD = tests/fuzz/libreplay.la libcore.la
 endif
 
+# lines: tests/fuzz/fuzz-*.c = {id}_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_body_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_conf_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_head_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_image_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_model_stream_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_names_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_offline_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_query_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_sse_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_ws_LDADD = $(FUZZ_LDADD)
