@@ -5,8 +5,6 @@
 
 #include "store/migrate.h"
 
-extern char **environ;
-
 struct mg_conf *mg_cli_conf(struct mg_cli *c)
 {
     const char *file = mg_cli_get(c, "config"), *named = file ? file : secure_getenv("MANGO_CONFIG");

@@ -109,7 +109,7 @@ void mg_doctor_plugins(struct mg_doctor *d)
     mg_rc rc = mg_conf_plugin_json(d->conf, name, &config);
     if (rc == MG_OK)
         rc = mg_registry_get(r, name, "MANGO_SANDBOX", mg_buf_view(&config), &p, &err);
-    if (rc < 0)
+    if (rc < 0 || !p)
         mg_doctor_say(d, MG_FINDING_BAD, "sandbox", "see the plugin's page in docs/", "%s", err.text);
     else
         check_backend(d, p);

@@ -1,8 +1,8 @@
 /* The pure parts of the command line. They are no part of libcore, so the sources are taken in here. */
 #include "unit/unit.h"
 
-#include "cmd/cli-args.c"
-#include "cmd/cli-print.c"
+#include "cmd/cli-args.c" /* NOLINT(bugprone-suspicious-include) */
+#include "cmd/cli-print.c" /* NOLINT(bugprone-suspicious-include) */
 
 static const struct mg_cli_opt OPTS[] = {
     {"after", "CURSOR", "where to start"}, {"keep", NULL, "keep it"}, {NULL, NULL, NULL}};
