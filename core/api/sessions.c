@@ -87,11 +87,10 @@ mg_rc mg_post_sessions(struct mg_http_req *req, struct mg_http_res *res, struct 
 {
     const struct mg_json *body;
     struct mg_session_row row;
-    mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
         rc = mg_sessions_create(mg_req_app(req)->engine, mg_req_app(req)->sandboxes, req->pg, req->arena,
-                                mg_req_who(req), body, &r, &row, err);
+                                mg_req_who(req), body, &row, err);
     return rc < 0 ? rc : answer(req, res, &row);
 }
 

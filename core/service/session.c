@@ -39,8 +39,8 @@ static mg_rc check_environment(const struct mg_sandboxes *boxes, const struct mg
 }
 
 mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, struct mg_pg *pg, struct mg_arena *a,
-                         const struct mg_principal *who, const struct mg_json *body, struct mg_res **ret_res,
-                         struct mg_session_row *ret, struct mg_err *err)
+                         const struct mg_principal *who, const struct mg_json *body, struct mg_session_row *ret,
+                         struct mg_err *err)
 {
     struct mg_session_create c;
     struct mg_session_base base;
@@ -48,7 +48,8 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
     mg_rc rc = mg_session_parse_create(a, body, &c, err);
     if (rc < 0)
         return rc;
-    struct mg_session_new s = {
+    struct mg_session_new *s = mg_arena_new_of(a, struct mg_session_new);
+    *s = (struct mg_session_new){
         .id = mg_id_new("sesn"),
         .workspace = mg_id_sv(&who->workspace),
         .agent_id = c.agent.id,
@@ -58,25 +59,22 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
         .base = &base,
     };
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
-    mg_auto(res) struct mg_res *r = NULL;
-    rc = mg_session_base_lock(a, &t, s.workspace, s.agent_id, c.agent.version, s.environment_id, &base, err);
+    rc = mg_session_base_lock(a, &t, s->workspace, s->agent_id, c.agent.version, s->environment_id, &base, err);
     if (rc >= 0)
         rc = check_environment(boxes, &base, err);
     if (rc >= 0)
-        rc = resolve_agent(a, &c, &base, &s.agent, err);
+        rc = resolve_agent(a, &c, &base, &s->agent, err);
     if (rc >= 0)
-        rc = mg_session_insert(a, &t, &s, err);
+        rc = mg_session_insert(a, &t, s, err);
     if (rc >= 0 && c.n_events)
-        rc = mg_admit_in(e, &t, a, mg_id_sv(&s.id), c.events, c.n_events, &admitted, err);
-    if (rc >= 0)
-        rc = mg_session_read(&t, s.workspace, mg_id_sv(&s.id), &r, ret, err);
+        rc = mg_admit_in(e, &t, a, mg_id_sv(&s->id), c.events, c.n_events, &admitted, err);
     if (rc >= 0)
         rc = mg_txn_commit(&t, err);
     if (rc < 0)
         return rc;
     if (admitted)
         mg_admitted_publish(e, admitted);
-    *ret_res = mg_steal(&r);
+    *ret = mg_session_new_row(s, admitted ? mg_admitted_status(admitted) : mg_session_status_name(MG_ST_IDLE));
     return MG_OK;
 }
 

@@ -10,10 +10,10 @@ struct mg_engine;
 struct mg_sandboxes;
 
 /* One transaction: agent and environment locked, rows, initial events. boxes: what will run a cloud session's tools, or
- * NULL; an environment that it can never serve is MG_EINVAL. Rows are views of *ret_res. */
+ * NULL; an environment that it can never serve is MG_EINVAL. *ret is arena memory. */
 mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, struct mg_pg *pg, struct mg_arena *a,
-                         const struct mg_principal *who, const struct mg_json *body, struct mg_res **ret_res,
-                         struct mg_session_row *ret, struct mg_err *err) MG_MUSTCHECK;
+                         const struct mg_principal *who, const struct mg_json *body, struct mg_session_row *ret,
+                         struct mg_err *err) MG_MUSTCHECK;
 /* One session.updated with what changed; nothing when nothing did. agent needs a session that does not run. */
 mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                          struct mg_sv id, const struct mg_json *body, struct mg_res **ret_res,

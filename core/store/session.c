@@ -61,7 +61,7 @@ static const struct mg_stmt SQL_BASE = {
     "session_base",
     "SELECT a.id IS NOT NULL, a.archived_at IS NOT NULL, v.version, v.body, e.id IS NOT NULL, e.archived_at IS NOT "
     "NULL, e.config_type,"
-    " e.config FROM (SELECT 1) one"
+    " e.config, mg_us(now()) FROM (SELECT 1) one"
     " LEFT JOIN agents a ON a.workspace_id = $1 AND a.id = $2"
     " LEFT JOIN agent_versions v ON v.agent_id = a.id AND v.version = CASE WHEN $3::int = 0 THEN a.latest_version ELSE "
     "$3::int END"
@@ -110,18 +110,18 @@ mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
         .agent_body = mg_arena_sv(a, mg_res_sv(r, 0, 3)),
         .env_type = mg_arena_sv(a, mg_res_sv(r, 0, 6)),
         .env_config = mg_arena_sv(a, mg_res_sv(r, 0, 7)),
+        .now_us = mg_res_time(r, 0, 8),
     };
     return MG_OK;
 }
 
+/* Both rows in one statement: what is sent and planned counts as much as what is written. */
 static const struct mg_stmt SQL_INSERT = {
     "session_insert",
-    "INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type, env_config, "
-    "title, metadata)"
-    " VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10)",
+    "WITH s AS (INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type,"
+    " env_config, title, metadata) VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10) RETURNING id)"
+    " INSERT INTO session_state (session_id) SELECT id FROM s",
 };
-static const struct mg_stmt SQL_INSERT_STATE = {"session_state_insert",
-                                                "INSERT INTO session_state (session_id) VALUES ($1)"};
 
 mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_session_new *s, struct mg_err *err)
 {
@@ -130,8 +130,24 @@ mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_se
         s->agent,         s->environment_id, s->base->env_type, s->base->env_config,
         s->title,         s->metadata,
     };
-    mg_rc rc = mg_txn_queue(t, &SQL_INSERT, p, 10, 1, err);
-    return rc < 0 ? rc : mg_txn_queue(t, &SQL_INSERT_STATE, p, 1, 1, err);
+    return mg_txn_queue(t, &SQL_INSERT, p, 10, -1, err);
+}
+
+struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const char *status)
+{
+    return (struct mg_session_row){
+        .id = mg_id_sv(&s->id),
+        .agent = s->agent,
+        .environment_id = s->environment_id,
+        .status = mg_sv_of(status),
+        .title = s->title,
+        .metadata = s->metadata,
+        .resources = MG_SV("[]"),
+        .vault_ids = MG_SV("[]"),
+        .created_us = s->base->now_us,
+        .updated_us = s->base->now_us,
+        .archived_us = INT64_MIN,
+    };
 }
 
 /* ---- read ---- */

@@ -17,6 +17,7 @@ struct mg_session_row {
 struct mg_session_base {
     int64_t agent_version;
     struct mg_sv agent_body, env_type, env_config;
+    int64_t now_us; /* the transaction's now(), which is the session's created_at */
 };
 /* agent_version 0: the latest. MG_ENOTFOUND: agent, version or environment; MG_EINVAL: one of them is archived. Arena memory. */
 mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv agent_id,
@@ -31,6 +32,8 @@ struct mg_session_new {
 /* Queues both rows: idle, without events. */
 mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_session_new *s,
                         struct mg_err *err) MG_MUSTCHECK;
+/* What a read would give of them, without one. The views are those of s, which must outlive them. */
+struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const char *status);
 
 /* Rows are views of *ret_res. MG_ENOTFOUND also for another workspace's, and for one that is being deleted. */
 mg_rc mg_session_get(struct mg_pg *pg, struct mg_sv workspace, struct mg_sv id, struct mg_res **ret_res,
