@@ -30,7 +30,7 @@ OUT =
 .PHONY: bench
 bench: $(benchmarks) mangod$(EXEEXT) tests/support/fake-model$(EXEEXT) plugins/loadable
 	MANGO_TEST_SRCDIR='$(abs_top_srcdir)' MANGO_TEST_BUILDDIR='$(abs_top_builddir)' PYTHONDONTWRITEBYTECODE=1 \
-	$(srcdir)/tests/support/pg-run --fsync --private $(PYTHON3) $(srcdir)/tests/bench/run.py --rows "$(ROWS)" --out "$(OUT)"
+	$(srcdir)/tests/support/pg-run --fsync --private --tcp $(PYTHON3) $(srcdir)/tests/bench/run.py --rows "$(ROWS)" --out "$(OUT)"
 
 # files: tests/bench/*.py
 dist_noinst_SCRIPTS += \

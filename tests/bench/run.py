@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The benchmarks: each row of the table is a ratio of mangod to a reference that is taken in the same run, so that it means the same on
-another machine. Run by `make bench` (ROWS="1 2 4" selects rows) under tests/support/pg-run --fsync --private.
+another machine. Run by `make bench` (ROWS="1 2 4" selects rows) under tests/support/pg-run --fsync --private --tcp.
 
 Reference and product alternate three times; the table shows the medians. Exit status 1 when a row is below its floor. Everything
 listens on loopback or a unix socket and is ended by process id. A row that cannot run here says why and fails.
