@@ -7,6 +7,7 @@
 #include "cmd/cli-client.h"
 #include "cmd/cli-doctor.h"
 #include "cmd/cli-loop.h"
+#include "cmd/cli-services.h"
 #include "net/loop.h"
 #include "plugin/registry.h"
 
@@ -42,24 +43,6 @@ void mg_doctor_loop(struct mg_doctor *d)
 
 /* ---- the sandbox ---- */
 
-static bool setting(void *ctx, const char *plugin, const char *name, struct mg_buf *out)
-{
-    const struct mg_doctor *d = ctx;
-    const char *v = mg_conf_plugin(d->conf, plugin, name);
-
-    if (!v)
-        return mg_plugin_setting_env(NULL, plugin, name, out);
-    return mg_buf_str(out, v) == MG_OK;
-}
-
-static bool secret(void *ctx, const char *plugin, const char *name, struct mg_buf *out)
-{
-    const struct mg_doctor *d = ctx;
-    const char *v = mg_conf_plugin(d->conf, plugin, name);
-
-    return v && mg_buf_str(out, v) == MG_OK;
-}
-
 static void check_backend(struct mg_doctor *d, struct mg_plugin *p)
 {
     struct mg_err err = {0};
@@ -85,12 +68,12 @@ static void check_backend(struct mg_doctor *d, struct mg_plugin *p)
 void mg_doctor_plugins(struct mg_doctor *d)
 {
     const char *dir = mg_conf_strn(d->conf, MG_OPT_PLUGIN_DIR), *name = mg_conf_strn(d->conf, MG_OPT_SANDBOX);
-    const struct mg_plugin_services services = {
-        .state_dir = mg_conf_str(d->conf, MG_OPT_STATE_DIR), .setting = setting, .secret = secret, .ctx = d};
+    struct mg_plugin_services services;
     struct mg_plugin *p = NULL;
     struct mg_err err = {0};
     mg_auto(buf) struct mg_buf config = MG_BUF_INIT(1024 * 1024);
 
+    mg_cli_services(d->conf, &services);
     dir = dir ? dir : MANGO_PLUGINDIR;
     if (access(dir, R_OK | X_OK) < 0) {
         mg_doctor_say(d, name ? MG_FINDING_BAD : MG_FINDING_WARN, "plugins", "make install, or set MANGO_PLUGIN_DIR",

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include "cmd/cli-db.h"
+#include "cmd/cli-services.h"
 #include "plugin/probe.h"
+#include "sandbox/conformance.h"
 
 static const char *const PROBE[] = {"/proc/self/exe", "plugin", "probe", NULL};
 
@@ -84,4 +86,47 @@ int mg_cli_plugin_info(struct mg_cli *c)
 int mg_cli_plugin_probe(struct mg_cli *c)
 {
     return mg_plugin_probe_main(c->args[0]);
+}
+
+/* ---- conformance ---- */
+
+static void print_tap(void *ctx, const char *text)
+{
+    (void)ctx;
+    puts(text);
+    (void)fflush(stdout);
+}
+
+/* NAME, or a FILE anywhere: its folder and its name without .so. */
+static void split_file(struct mg_cli *c, const char *arg, const char **dir, const char **name)
+{
+    const char *slash = strrchr(arg, '/');
+
+    if (!slash) {
+        *name = arg;
+        return;
+    }
+    struct mg_sv base = mg_sv_of(slash + 1);
+    if (mg_sv_ends(base, ".so"))
+        base.len -= 3;
+    *dir = mg_arena_printf(c->arena, "%.*s", slash == arg ? 1 : (int)(slash - arg), arg).ptr;
+    *name = mg_arena_strdup(c->arena, base);
+}
+
+int mg_cli_conformance(struct mg_cli *c)
+{
+    mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
+    mg_auto(buf) struct mg_buf config = MG_BUF_INIT(1024 * 1024);
+    struct mg_plugin_services services;
+    struct mg_conformance_opts o = {.services = &services, .only = mg_cli_get(c, "only")};
+
+    if (!conf)
+        return MG_CLI_ERROR;
+    mg_cli_services(conf, &services);
+    o.dir = plugin_dir(conf);
+    split_file(c, c->args[0], &o.dir, &o.name);
+    if (mg_conf_plugin_json(conf, o.name, &config) < 0)
+        return mg_cli_fail("the settings of %s cannot be read", o.name);
+    o.config = mg_buf_view(&config);
+    return mg_conformance_run(&o, print_tap, NULL) == 0 ? MG_CLI_OK : MG_CLI_ERROR;
 }

@@ -49,6 +49,10 @@ static const struct mg_cli_opt KEYS_OPTS[] = {
     {"workspace", "ID", "only keys of this workspace"},
     {NULL, NULL, NULL},
 };
+static const struct mg_cli_opt CONFORMANCE_OPTS[] = {
+    {"only", "PART", "only cases whose name holds this"},
+    {NULL, NULL, NULL},
+};
 static const struct mg_cli_opt DOCTOR_OPTS[] = {
     {"url", "URL", "the running server (default: MANGO_BASE_URL, else http://127.0.0.1:8080)"},
     {NULL, NULL, NULL},
@@ -101,6 +105,8 @@ const struct mg_cli_command mg_cli_commands[] = {
     {"plugin list", "", "list the plugins of the plugin folder", NULL, 0, 0, false, true, mg_cli_plugin_list, NULL},
     {"plugin info", "FILE", "show a plugin file, or why it would be refused", NULL, 1, 1, false, true,
      mg_cli_plugin_info, "  mango plugin info local\n  mango plugin info ./build/mine.so\n"},
+    {"conformance", "NAME", "prove that a sandbox plugin keeps its promises; prints TAP", CONFORMANCE_OPTS, 1, 1, false,
+     true, mg_cli_conformance, "  mango conformance local\n  mango conformance ./build/mine.so --only cancel\n"},
     {"doctor", "", "check database, schema, clock, plugins, model endpoint, limits; say how to mend what is wrong",
      DOCTOR_OPTS, 0, 0, false, true, mg_cli_doctor,
      "  mango doctor\n  mango doctor --config /etc/mango/mango.conf --format json\n\nStatus: 0 all is well or only "

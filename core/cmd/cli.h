@@ -107,6 +107,7 @@ int mg_cli_key_revoke(struct mg_cli *c);
 int mg_cli_plugin_list(struct mg_cli *c);
 int mg_cli_plugin_info(struct mg_cli *c);
 int mg_cli_plugin_probe(struct mg_cli *c); /* hidden: the child of list and info */
+int mg_cli_conformance(struct mg_cli *c);
 int mg_cli_doctor(struct mg_cli *c);
 int mg_cli_migrate(struct mg_cli *c);
 int mg_cli_version(struct mg_cli *c);

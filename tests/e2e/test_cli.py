@@ -308,6 +308,13 @@ class Administration(unittest.TestCase):
             bad = [f for f in found.values() if f["status"] == "bad"]
             self.assertEqual([f["check"] for f in bad], ["write"] if "write" in found else ["database"])
 
+    def test_conformance_prints_tap(self):
+        with Mangod(start=False) as m:
+            out = Cli(m)("conformance", "local", "--only", "health").stdout
+            self.assertIn("TAP version 13", out)
+            self.assertIn("\nok ", out)
+            self.assertIn("Bail out!", Cli(m)("conformance", "nope", status=1).stdout)
+
     def test_plugins_are_listed_without_loading_them(self):
         with Mangod() as m:
             cli = Cli(m)
