@@ -42,10 +42,10 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .name = "request_threads",
             .env = "MANGO_REQUEST_THREADS",
             .type = MG_CONF_INT,
-            .fallback = "4",
+            .fallback = "16",
             .min = 1,
             .max = 32,
-            .help = "Threads that answer requests, each with a database connection",
+            .help = "Threads that answer requests at most, each with a database connection; four stay when idle",
         },
     [MG_OPT_KEEPALIVE] =
         {
@@ -219,11 +219,11 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .name = "engine_threads",
             .env = "MANGO_ENGINE_THREADS",
             .type = MG_CONF_INT,
-            .fallback = "4",
+            .fallback = "8",
             .min = 1,
             .max = 32,
             .group = "Turns and work",
-            .help = "Threads that advance turns, each with a database connection",
+            .help = "Threads that advance turns at most, each with a database connection; four stay when idle",
         },
     [MG_OPT_TOOL_THREADS] =
         {

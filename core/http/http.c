@@ -24,6 +24,7 @@
 #include "store/pg.h"
 
 enum {
+    MIN_THREADS = 4,                  /* kept when idle; above it a thread and its connection end after a pause */
     QUEUE_MAX = 4096,               /* requests that wait for a thread: about two seconds of work; 503 above */
     SCRATCH_MAX = 64 * 1024 * 1024, /* a single event with its framing */
 };
@@ -142,10 +143,11 @@ static mg_rc start_listener(struct mg_http *h, struct mg_err *err)
 
 static mg_rc start_threads(struct mg_http *h, struct mg_err *err)
 {
+    unsigned most = h->opts.threads ? h->opts.threads : MIN_THREADS;
     const struct mg_pool_opts po = {
         .name = "mango-req",
-        .min = h->opts.threads ? h->opts.threads : 4,
-        .max = h->opts.threads ? h->opts.threads : 4,
+        .min = most < MIN_THREADS ? most : MIN_THREADS,
+        .max = most,
         .queue_max = QUEUE_MAX,
         .thread_start = thread_start,
         .thread_stop = thread_stop,

@@ -7,6 +7,7 @@
 #include "store/node.h"
 
 enum {
+    MG_STEP_THREADS_MIN = 4,     /* kept when idle */
     MG_STEP_QUEUE_MAX = 200000, /* waiting steps: a session has one at most */
     MG_SANDBOX_THREADS = 4,     /* creates and attaches at once; each holds a connection */
     MG_STOP_GRACE_MS = 10000,   /* a stop waits this long for running tool calls before they are cancelled */
@@ -37,7 +38,7 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
     e->runs = mg_map_new();
     e->boxes = mg_map_new();
     e->steps = mg_pool_new(&(struct mg_pool_opts){.name = "step",
-                                                  .min = o->threads,
+                                                  .min = o->threads < MG_STEP_THREADS_MIN ? o->threads : MG_STEP_THREADS_MIN,
                                                   .max = o->threads,
                                                   .queue_max = MG_STEP_QUEUE_MAX,
                                                   .thread_start = pg_start,

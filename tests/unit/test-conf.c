@@ -68,7 +68,7 @@ static void defaults_hold_where_nothing_is_set(void **state)
     assert_string_equal(mg_conf_str(c, MG_OPT_DATABASE_URL), "");
     assert_null(mg_conf_strn(c, MG_OPT_DATABASE_URL));
     assert_string_equal(mg_conf_str(c, MG_OPT_DEFAULT_ENVIRONMENT), "self_hosted");
-    assert_int_equal(mg_conf_int(c, MG_OPT_REQUEST_THREADS), 4);
+    assert_int_equal(mg_conf_int(c, MG_OPT_REQUEST_THREADS), 16);
     assert_int_equal(mg_conf_int(c, MG_OPT_TOOL_THREADS), 1024);
     assert_int_equal(mg_conf_ms(c, MG_OPT_NODE_TTL), 15000);
     assert_false(mg_conf_bool(c, MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX));
