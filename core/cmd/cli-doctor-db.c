@@ -138,9 +138,8 @@ void mg_doctor_keys(struct mg_doctor *d)
 
     if (!d->pg || mg_api_key_any(d->pg, &any, &err) < 0)
         return;
-    if (any || mg_conf_bool(d->conf, MG_OPT_DEMO))
-        mg_doctor_say(d, MG_FINDING_OK, "keys", NULL, "%s",
-                      any ? "an API key is active" : "none, and the demo needs none");
+    if (any)
+        mg_doctor_say(d, MG_FINDING_OK, "keys", NULL, "an API key is active");
     else
         mg_doctor_say(d, MG_FINDING_BAD, "keys", "mango api-key create NAME, or set MANGO_API_KEY for mangod",
                       "no API key is active");

@@ -97,14 +97,19 @@ static int serve(const struct mg_conf *conf)
 
 struct command_line {
     const char *file;
-    const char *const *args;
+    const char **args;
     bool print;
 };
+
+static void command_line_cleanup(struct command_line *cl)
+{
+    free(cl->args);
+}
 
 /* --config=FILE is ours; the rest goes to the option table. */
 static int read_command_line(int argc, char **argv, struct command_line *cl)
 {
-    const char **args = mg_xcalloc((size_t)argc + 1, sizeof(*args));
+    const char **args = cl->args = mg_xcalloc((size_t)argc + 1, sizeof(*args));
     int n = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
@@ -120,13 +125,12 @@ static int read_command_line(int argc, char **argv, struct command_line *cl)
         else
             args[n++] = argv[i];
     }
-    cl->args = args;
     return -1; /* go on */
 }
 
 int main(int argc, char **argv)
 {
-    struct command_line cl = {0};
+    __attribute__((cleanup(command_line_cleanup))) struct command_line cl = {0};
     struct mg_err err = {0};
     mg_auto(conf) struct mg_conf *conf = NULL;
     int status = read_command_line(argc, argv, &cl);
@@ -142,7 +146,6 @@ int main(int argc, char **argv)
     mg_rc rc = mg_conf_load(&src, &conf, &err);
     if (rc < 0)
         return startup_failed(rc, &err);
-    free((void *)cl.args);
     mg_conf_hide(argv);
     if (cl.print) {
         mg_auto(buf) struct mg_buf b = MG_BUF_INIT(1024 * 1024);

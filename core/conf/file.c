@@ -120,7 +120,7 @@ static mg_rc read_plugins(struct reading *r, const config_setting_t *plugins)
     return MG_OK;
 }
 
-/* `work: { allow_environment_key = true; }` is another spelling of work_allow_environment_key. */
+/* `node: { ttl = "20s"; }` is another spelling of node_ttl. */
 static mg_rc read_group(struct reading *r, const config_setting_t *group)
 {
     char name[2 * KEY_MAX];

@@ -84,14 +84,6 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .secret = true,
             .help = "Bootstrap key of the default workspace; a changed value replaces the old one at the next start",
         },
-    [MG_OPT_DEMO] =
-        {
-            .name = "demo",
-            .env = "MANGO_DEMO",
-            .type = MG_CONF_BOOL,
-            .fallback = "false",
-            .help = "Run the demo: the server starts without an API key",
-        },
     [MG_OPT_STATE_DIR] =
         {
             .name = "state_dir",
@@ -244,24 +236,6 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .min = 2 * SECOND,
             .max = 5 * MINUTE,
             .help = "Lease of a node; its turns move to others when it is silent for that long",
-        },
-    [MG_OPT_WORK_TTL] =
-        {
-            .name = "work_ttl",
-            .env = "MANGO_WORK_TTL",
-            .type = MG_CONF_DURATION,
-            .fallback = "30s",
-            .min = 5 * SECOND,
-            .max = 1 * HOUR,
-            .help = "Lease of a claimed work item between two heartbeats of its worker",
-        },
-    [MG_OPT_WORK_ALLOW_ENVIRONMENT_KEY] =
-        {
-            .name = "work_allow_environment_key",
-            .env = "MANGO_WORK_ALLOW_ENVIRONMENT_KEY",
-            .type = MG_CONF_BOOL,
-            .fallback = "false",
-            .help = "Let workers of older SDKs use the environment key for the sessions that they hold",
         },
     [MG_OPT_LOG_LEVEL] =
         {

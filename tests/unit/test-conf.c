@@ -80,7 +80,7 @@ static void defaults_hold_where_nothing_is_set(void **state)
 static void the_command_line_wins_over_environment_file_and_default(void **state)
 {
     static const char file[] = "listen = \"file:1\"; log_level = \"warn\"; node_ttl = \"20s\";";
-    const char *args[] = {"--listen=arg:1", "--demo", NULL};
+    const char *args[] = {"--listen=arg:1", "--metrics-public", NULL};
     const char *envs[] = {"MANGO_LISTEN=env:1", "MANGO_LOG_LEVEL=error", "MANGO_NODE_TTL=", NULL};
     __attribute__((cleanup(temp_file_cleanup))) struct temp_file f = write_file(file);
     mg_auto(conf) struct mg_conf *c = NULL;
@@ -97,8 +97,8 @@ static void the_command_line_wins_over_environment_file_and_default(void **state
     assert_int_equal(mg_conf_ms(c, MG_OPT_NODE_TTL), 20000);
     (void)snprintf(origin, sizeof(origin), "%s:1: node_ttl", f.path);
     assert_string_equal(mg_conf_origin(c, MG_OPT_NODE_TTL), origin);
-    assert_true(mg_conf_bool(c, MG_OPT_DEMO));
-    assert_true(mg_conf_is_set(c, MG_OPT_DEMO));
+    assert_true(mg_conf_bool(c, MG_OPT_METRICS_PUBLIC));
+    assert_true(mg_conf_is_set(c, MG_OPT_METRICS_PUBLIC));
 }
 
 static void wrong_values_are_refused_by_name(void **state)
@@ -132,8 +132,7 @@ static void wrong_values_are_refused_by_name(void **state)
          ":1: there is no option 'model_base_ulr'; did you mean model_base_url?"},
         {NULL, NULL, "listen = 8080;", ":1: listen needs a text in double quotes"},
         {NULL, NULL, "listen = \"a\";\nlisten = \"b\";", ":2: duplicate setting name"},
-        {NULL, NULL, "work_allow_environment_key = true;\nwork: { allow_environment_key = true; };",
-         ":2: work_allow_environment_key is given twice"},
+        {NULL, NULL, "node_ttl = \"5s\";\nnode: { ttl = \"5s\"; };", ":2: node_ttl is given twice"},
         {NULL, NULL, "listen = ", ":1: syntax error"},
         {NULL, NULL, "node_ttl = 15;", ":1: node_ttl: '15' is not a duration"},
         {NULL, NULL, "a = 1;\n@include \"/etc/passwd\"", ":2: @include is not supported"},
@@ -182,13 +181,13 @@ static void groups_lists_and_spellings(void **state)
 
     (void)state;
     if (load("--keepalive=2000ms", "MANGO_METRICS_PUBLIC=Yes",
-             "work: { allow_environment_key = true; ttl = \"1m\"; };\n"
+             "allow_unsafe: { local_sandbox = true; }; node: { ttl = \"1m\"; };\n"
              "origins = [ \"https://a\", \"https://b\" ];\n"
              "request_threads = 8; tool_threads = \"16\"; // a comment\n",
              &c, &err) < 0)
         fail_msg("%s", err.text);
-    assert_true(mg_conf_bool(c, MG_OPT_WORK_ALLOW_ENVIRONMENT_KEY));
-    assert_int_equal(mg_conf_ms(c, MG_OPT_WORK_TTL), 60000);
+    assert_true(mg_conf_bool(c, MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX));
+    assert_int_equal(mg_conf_ms(c, MG_OPT_NODE_TTL), 60000);
     assert_string_equal(mg_conf_str(c, MG_OPT_KEEPALIVE), "2s");
     assert_string_equal(mg_conf_str(c, MG_OPT_METRICS_PUBLIC), "true");
     assert_int_equal(mg_conf_int(c, MG_OPT_REQUEST_THREADS), 8);
