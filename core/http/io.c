@@ -1,8 +1,10 @@
 /* The only calls into libwebsockets for a connection: writes, read control, closing. Its library has no locks, so each
  * door checks that it is the loop's thread. */
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
@@ -30,6 +32,16 @@ bool mg_io_choked(const struct mg_conn *c)
 {
     mg_http_on_loop(c->http);
     return lws_partial_buffered(c->wsi) != 0;
+}
+
+bool mg_io_taken(const struct mg_conn *c, int *left)
+{
+    int now = 0, before = *left;
+    mg_http_on_loop(c->http);
+    if (ioctl(lws_get_socket_fd(c->wsi), SIOCOUTQ, &now) < 0)
+        return false;
+    *left = now;
+    return now < before;
 }
 
 void mg_io_want_write(struct mg_conn *c)

@@ -150,6 +150,9 @@ void mg_conn_ready(struct mg_conn *c); /* pump it soon; callable from hub callba
 /* io.c: the only calls into libwebsockets for a connection. */
 bool mg_io_send(struct mg_conn *c, const void *p, size_t n); /* false: the connection is gone, kill it */
 bool mg_io_choked(const struct mg_conn *c);
+/* True when the peer took bytes since the last call with the same *left, INT_MAX at first: a slow reader is not a stuck one,
+ * although its socket may refuse writes for minutes. */
+bool mg_io_taken(const struct mg_conn *c, int *left);
 void mg_io_want_write(struct mg_conn *c);
 void mg_io_rx(struct mg_conn *c, bool on);
 void mg_io_shutdown(struct mg_conn *c);

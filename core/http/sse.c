@@ -4,6 +4,7 @@
  * of about MG_HTTP_STREAM_WRITE bytes, several small frames together, one write at a time; a larger event is copied
  * out of its shared text piece by piece, so a slow reader holds references and its socket's buffer, never a copy of
  * what it has not read. */
+#include <limits.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -16,6 +17,7 @@
 
 enum {
     CHUNK_HEAD = 8,    /* "%06zx\r\n": leading zeros are allowed in a chunk size */
+    STUCK_LOOK_MS = 1000, /* between two looks whether a peer takes bytes */
     FRAME_EXTRA = 256, /* `event:`, `id:` and `data:` lines around the text */
 };
 
@@ -27,7 +29,8 @@ struct mg_sse {
     char *types;          /* comma-separated filter or NULL */
     struct mg_id thread;
     uint64_t wrote_ns; /* the last write */
-    uint64_t stuck_ns; /* since when the socket takes nothing; 0: it does */
+    uint64_t stuck_ns; /* since when the peer takes nothing; 0: it does */
+    int stuck_left;    /* of mg_io_taken */
     bool ended;        /* the last chunk is written */
     bool last;         /* an event that ends the stream has been taken */
 };
@@ -188,7 +191,9 @@ static void stuck(struct mg_conn *c)
 {
     if (c->sse->stuck_ns == 0) {
         c->sse->stuck_ns = mg_now_ns();
-        mg_conn_arm(c, c->http->limits.send_ms);
+        c->sse->stuck_left = INT_MAX;
+        (void)mg_io_taken(c, &c->sse->stuck_left);
+        mg_conn_arm(c, STUCK_LOOK_MS);
     }
     mg_io_want_write(c);
 }
@@ -246,12 +251,14 @@ void mg_sse_start(struct mg_conn *c, struct mg_call *call)
     c->state = MG_CONN_SSE;
     mg_buf_done(&c->in);
     mg_io_small_buffer(c);
-    mg_io_unacked_limit(
-        c, c->http->limits.send_ms); /* a peer that vanished answers nothing, and the pings fit its buffer for hours */
+    /* A peer that vanished answers nothing, and the pings fit its buffer for hours. Later than our own look at a stuck one, which is counted. */
+    mg_io_unacked_limit(c, c->http->limits.send_ms + 2 * STUCK_LOOK_MS);
     mg_buf_reset(b);
     mg_response_begin(b, &head);
     (void)mg_buf_str(
         b, "content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
+           /* nginx heeds no no-transform, but compresses nothing that has an encoding */
+           "content-encoding: identity\r\n"
            "transfer-encoding: chunked\r\n\r\n");
     if (!mg_io_send(c, b->ptr, b->len)) {
         mg_conn_kill(c);
@@ -276,9 +283,11 @@ void mg_sse_timer(struct mg_conn *c)
 {
     struct mg_sse *s = c->sse;
     const struct mg_http_limits *l = &c->http->limits;
-    uint64_t now = mg_now_ns();
     if (mg_io_choked(c) && s->stuck_ns == 0)
         stuck(c);
+    uint64_t now = mg_now_ns(); /* not before what stuck() noted */
+    if (s->stuck_ns && mg_io_taken(c, &s->stuck_left))
+        s->stuck_ns = now;
     if (s->stuck_ns && now - s->stuck_ns >= (uint64_t)l->send_ms * 1000000) {
         mg_metric_add(&c->http->metrics.slow_closed, 1);
         mg_conn_kill(c);
@@ -290,7 +299,7 @@ void mg_sse_timer(struct mg_conn *c)
     if (!c->dead && !s->stuck_ns)
         arm_ping(c);
     else if (!c->dead)
-        mg_conn_arm(c, MG_WHEEL_TICK_MS);
+        mg_conn_arm(c, STUCK_LOOK_MS);
 }
 
 void mg_sse_drain(struct mg_conn *c)

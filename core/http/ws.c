@@ -2,6 +2,7 @@
  * what the server says in ws-stream.c and ws-say.c. */
 #include "http/ws.h"
 
+#include <limits.h>
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -19,6 +20,7 @@ enum {
     JOB_BYTES_STOP = 1024 * 1024,
     ACCEPT_LEN = 28, /* base64 of a SHA-1 */
     KEY_LEN = 24,
+    TIMER_MS = 1000, /* between two looks at the ages of a connection */
 };
 
 /* ---- the upgrade ---- */
@@ -301,8 +303,11 @@ void mg_ws_rx(struct mg_conn *c, const char *p, size_t n)
 
 static void stuck(struct mg_ws *ws)
 {
-    if (ws->stuck_ns == 0)
+    if (ws->stuck_ns == 0) {
         ws->stuck_ns = mg_now_ns();
+        ws->stuck_left = INT_MAX;
+        (void)mg_io_taken(ws->conn, &ws->stuck_left);
+    }
     mg_io_want_write(ws->conn);
 }
 
@@ -356,13 +361,23 @@ static bool older(uint64_t since_ns, uint64_t now, unsigned ms)
     return since_ns && now - since_ns >= (uint64_t)ms * 1000000;
 }
 
+/* ms to the next look: a second, or less where a ping is due before. The wheel may be two ticks late. */
+static unsigned until_look(const struct mg_ws *ws, uint64_t now)
+{
+    uint64_t quiet_ms = (now - ws->wrote_ns) / 1000000 + 2 * MG_WHEEL_TICK_MS;
+    uint64_t left = quiet_ms < ws->conn->http->limits.keepalive_ms ? ws->conn->http->limits.keepalive_ms - quiet_ms : 0;
+    return left < TIMER_MS ? (unsigned)left : TIMER_MS;
+}
+
 void mg_ws_timer(struct mg_conn *c)
 {
     struct mg_ws *ws = c->ws;
     const struct mg_http_limits *l = &c->http->limits;
-    uint64_t now = mg_now_ns();
     if (mg_io_choked(c) && ws->stuck_ns == 0)
         stuck(ws);
+    uint64_t now = mg_now_ns(); /* not before what stuck() noted */
+    if (ws->stuck_ns && mg_io_taken(c, &ws->stuck_left))
+        ws->stuck_ns = now;
     if (older(ws->stuck_ns, now, l->send_ms)) {
         slow(ws);
         return;
@@ -380,7 +395,7 @@ void mg_ws_timer(struct mg_conn *c)
         if (ws->ping_ns == 0)
             ws->ping_ns = now;
     }
-    mg_conn_arm(c, l->keepalive_ms < 2000 ? MG_WHEEL_TICK_MS : 1000);
+    mg_conn_arm(c, until_look(ws, now));
 }
 
 void mg_ws_drain(struct mg_conn *c)

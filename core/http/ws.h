@@ -40,7 +40,8 @@ struct mg_ws {
     uint64_t ping_ns;     /* the first ping without a pong; 0: none */
     uint64_t wrote_ns;    /* the last ping or write */
     uint64_t begun_ns;    /* since when a message is unfinished; 0: none is */
-    uint64_t stuck_ns;    /* since when the socket takes nothing; 0: it does */
+    uint64_t stuck_ns;    /* since when the peer takes nothing; 0: it does */
+    int stuck_left;       /* of mg_io_taken */
     struct mg_id session; /* of the one-session form */
     struct mg_principal who;
     struct mg_sv remote; /* malloc memory */

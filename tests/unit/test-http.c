@@ -535,7 +535,7 @@ static void case_17_the_head_of_a_stream_comes_at_once_and_forbids_buffering(voi
     assert_contains(head, "cache-control: no-cache, no-transform\r\n");
     assert_contains(head, "x-accel-buffering: no\r\n");
     assert_null(strstr(head, "content-length"));
-    assert_null(strstr(head, "content-encoding"));
+    assert_contains(head, "content-encoding: identity\r\n"); /* so that no proxy compresses it */
     rig_event(rig, "s1", "agent.message", "{\"id\":\"a\",\n \"type\":\"agent.message\"}");
     assert_contains(client_until(c, "\n\n"),
                     "event: agent.message\nid: sevt_s1_1\ndata: {\"id\":\"a\",  \"type\":\"agent.message\"}\n\n");
