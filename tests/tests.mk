@@ -98,6 +98,7 @@ e2e_tests = \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_model_turns.py \
+	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
 	tests/lib/test-symbols.sh \
 	tests/sdk/run.py
@@ -147,11 +148,13 @@ EXTRA_DIST += \
 	tests/e2e/bad_requests.py \
 	tests/e2e/demo \
 	tests/e2e/harness.py \
+	tests/e2e/rig.py \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_model_turns.py \
+	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
