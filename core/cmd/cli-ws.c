@@ -279,6 +279,8 @@ static bool open_link(struct link *l)
         .uid = (uid_t)-1,
         .user = l,
         .options = LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT,
+        /* Proxies of the environment are not read, as by core/net. */
+        .http_proxy_address = "",
         .client_ssl_ca_filepath = ca && *ca ? ca : NULL,
     };
     char path[sizeof(l->url.prefix) + 16], host[sizeof(l->url.host) + 16];

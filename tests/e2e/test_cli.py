@@ -157,6 +157,10 @@ class Conversations(unittest.TestCase):
         for e in self.cli.lines("environment", "list", "--limit", "1000"):
             self.server.client.delete(f"/v1/environments/{e['id']}")
 
+    def test_proxies_of_the_environment_are_not_used(self):
+        away = "http://127.0.0.1:1"
+        Cli(self.server, http_proxy=away, https_proxy=away)("run", "hello")
+
     def test_text_of_others_cannot_drive_the_terminal(self):
         out = self.cli("run", "--format", "text", "say \x1b[31mred\x1b]0;title\x07").stdout
         self.assertNotIn("\x1b", out)

@@ -1,7 +1,7 @@
 /* The pure parts of the command line. They are no part of libcore, so the sources are taken in here. */
 #include "unit/unit.h"
 
-#include "cmd/cli-args.c" /* NOLINT(bugprone-suspicious-include) */
+#include "cmd/cli-args.c"  /* NOLINT(bugprone-suspicious-include) */
 #include "cmd/cli-print.c" /* NOLINT(bugprone-suspicious-include) */
 
 static const struct mg_cli_opt OPTS[] = {
