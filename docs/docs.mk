@@ -1,5 +1,7 @@
-# files: docs/*.md docs/*/*.md README.md
+# files: docs/*.md docs/*/*.md README.md CHANGELOG.md CONTRIBUTING.md
 dist_doc_DATA += \
+	CHANGELOG.md \
+	CONTRIBUTING.md \
 	README.md \
 	docs/adapters/local.md \
 	docs/api.md \
@@ -8,4 +10,5 @@ dist_doc_DATA += \
 	docs/operating.md \
 	docs/performance.md \
 	docs/plugins.md \
-	docs/security.md
+	docs/security.md \
+	docs/workers.md
