@@ -332,8 +332,6 @@ mango_SOURCES = \
 	core/cmd/cli-run.c \
 	core/cmd/cli-services.c \
 	core/cmd/cli-services.h \
-	core/cmd/cli-services.c \
-	core/cmd/cli-services.h \
 	core/cmd/cli-session.c \
 	core/cmd/cli-session.h \
 	core/cmd/cli-show.c \
