@@ -97,6 +97,7 @@ e2e_tests = \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
+	tests/e2e/test_docs.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
@@ -153,6 +154,7 @@ EXTRA_DIST += \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
+	tests/e2e/test_docs.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
