@@ -97,6 +97,7 @@ e2e_tests = \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
+	tests/e2e/test_database.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_streams.py \
@@ -154,6 +155,7 @@ EXTRA_DIST += \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
+	tests/e2e/test_database.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_streams.py \

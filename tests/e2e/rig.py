@@ -17,7 +17,7 @@ import urllib.parse
 from harness import Database, Mangod
 from ws import Closed, WebSocket
 
-POOL_MAX = 16  # database connections of a replica: 4 request, 4 engine and 4 sandbox threads, lease, notify, and one at the start
+POOL_MAX = 15  # database connections of a replica: 4 request, 4 engine and 4 sandbox threads, lease, notify, and one at the start
 
 
 def behind(proxies):
