@@ -26,21 +26,24 @@ static const char OUTER[] = "trap : INT\n"
                             "printf '\\036%s%s X %d\\036\\n' \"$1\" \"$2\" \"$?\"\n";
 
 /* `return` needs a sourced text, and the sourced text must not be a function, where `declare` would make local variables. The trap on URG is
- * what ends a loop of the shell itself after a timeout; by default the signal does nothing, so it hurts nobody who does not know it. */
+ * what ends a loop of the shell itself after a timeout, and only inside of a command: at its top, `return` would end a
+ * dash; by default the signal does nothing, so it hurts nobody who does not know it. */
 static const char INIT[] =
     "exec 2>&1\n"
     "PS1= PS2= mango_s=0 mango_l=\n"
     "shopt -s execfail 2>/dev/null\n"
-    "if [ -r /dev/stdin ]; then mango_s=1; trap 'return 130 2>/dev/null' URG; else trap : URG; fi\n"
+    "if [ -r /dev/stdin ]; then mango_s=1; trap '[ -z \"$mango_in\" ] || return 130 2>/dev/null' URG; else trap : URG; "
+    "fi\n"
     "read -r mango_l 2>/dev/null </proc/$$/stat\n"
     "command printf '\\036%%s%%s R %%d %%d %%s\\036\\n' %s %s $mango_s $$ \"$mango_l\"; unset mango_s mango_l\n";
 
 static const char RUN_SOURCED[] =
-    "\ncommand . /dev/stdin <<'E'\ncommand eval \"$mango_command\" </dev/null 1>&2 2>&1\nE\n";
+    "\ncommand . /dev/stdin <<'E'\nmango_in=1\ncommand eval \"$mango_command\" </dev/null 1>&2 2>&1\nE\n";
 static const char RUN_PLAIN[] = "\ncommand eval \"$mango_command\" </dev/null 1>&2 2>&1\n";
 
 /* $1 the shell, $2 its start time (so that no other process is ever hit), $3 the signal for what runs in its foreground. Background jobs of a
- * shell without job control ignore SIGINT: that tells them apart. */
+ * shell without job control ignore SIGINT: that tells them apart. URG comes first: it waits for the end of what runs, and then keeps the shell
+ * from starting the rest of the command. */
 static const char STOP[] = "p=$1 sig=$3 want=$2 kids=\n"
                            "read -r s 2>/dev/null </proc/$p/stat || exit 3\n"
                            "set -- ${s##*) }\n"
@@ -54,8 +57,9 @@ static const char STOP[] = "p=$1 sig=$3 want=$2 kids=\n"
                            "tree() { children $1; for k in $list; do kids=\"$kids $k\"; tree $k; done; }\n"
                            "children $p\n"
                            "for c in $list; do background $c && continue; kids=\"$kids $c\"; tree $c; done\n"
+                           "kill -URG $p\n"
                            "[ -z \"$kids\" ] || kill -$sig $kids 2>/dev/null\n"
-                           "kill -URG $p\n";
+                           ":\n";
 
 struct mg_shell {
     const struct mg_tool_ops *ops;
@@ -251,10 +255,11 @@ static void compose(const struct mg_shell *s, struct mg_sv command, struct mg_bu
     mg_buf_str(text, ":\nmango_command="); /* a signal of the last timeout that comes late is taken here */
     mg_shell_quote(text, command);
     mg_buf_str(text, s->sourced ? RUN_SOURCED : RUN_PLAIN);
-    mg_buf_printf(text,
-                  "{ command printf '\\036%%s%%s D %llu %%d\\036\\n' %.*s %s \"$?\"; unset mango_command; set +aeuxvn; "
-                  "} 2>/dev/null\n",
-                  (unsigned long long)s->call, HALF, s->secret, s->secret + HALF);
+    mg_buf_printf(
+        text,
+        "{ command printf '\\036%%s%%s D %llu %%d\\036\\n' %.*s %s \"$?\"; unset mango_command mango_in; set +aeuxvn; "
+        "} 2>/dev/null\n",
+        (unsigned long long)s->call, HALF, s->secret, s->secret + HALF);
 }
 
 /* What the marker says. */
