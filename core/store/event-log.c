@@ -62,12 +62,22 @@ static const struct mg_stmt SQL_MARK = {
     "UPDATE events SET processed_at = $2::timestamptz WHERE session_id = $1 AND seq = ANY ($3::bigint[]) AND "
     "processed_at IS NULL",
 };
+/* The usual case; with the array the planner may walk the session's whole log. */
+static const struct mg_stmt SQL_MARK_ONE = {
+    "event_mark",
+    "UPDATE events SET processed_at = $2::timestamptz WHERE session_id = $1 AND seq = $3::bigint AND processed_at IS "
+    "NULL",
+};
 
 mg_rc mg_events_mark(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const int64_t *seqs, int n,
                      int64_t processed_us, struct mg_err *err)
 {
     if (n == 0)
         return MG_OK;
+    if (n == 1) {
+        const struct mg_sv one[] = {mg_id_sv(session), mg_p_time(a, processed_us), mg_p_int(a, seqs[0])};
+        return mg_txn_queue(t, &SQL_MARK_ONE, one, 3, -1, err);
+    }
     struct mg_sv *texts = mg_arena_alloc(a, sizeof(*texts) * (size_t)n);
     for (int i = 0; i < n; i++)
         texts[i] = mg_p_int(a, seqs[i]);

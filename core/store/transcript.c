@@ -23,19 +23,20 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
 }
 
 /* One round trip for the whole request: kind 0 the session, 1 the transcript, 2 the inputs that this turn answers. An input is the trigger itself or
- * a system.message behind it with no other user.message between. */
+ * a system.message behind it with no other user.message between. The trigger comes from scalar subqueries, so that it bounds the
+ * index scan: joined, it does not, and each turn reads the session's whole log. */
 static const struct mg_stmt SQL_INPUT = {
     "turn_input",
-    "WITH st AS (SELECT turn_trigger, turn_request_id FROM session_state WHERE session_id = $1 AND turn_epoch = "
-    "$2::bigint AND turn_step = 'model')"
+    "WITH st AS MATERIALIZED (SELECT turn_trigger, turn_request_id FROM session_state"
+    " WHERE session_id = $1 AND turn_epoch = $2::bigint AND turn_step = 'model')"
     " SELECT 0 AS kind, 0::bigint AS ord, st.turn_request_id AS name, s.agent AS body FROM sessions s, st WHERE s.id = "
     "$1"
-    " UNION ALL SELECT 1, ordinal, role, content FROM transcript, st WHERE session_id = $1"
-    " UNION ALL SELECT 2, e.seq, e.type, e.body FROM events e, st WHERE e.session_id = $1 AND e.seq >= st.turn_trigger "
-    "AND e.processed_at IS NULL"
-    " AND (e.seq = st.turn_trigger OR (e.type = 'system.message' AND NOT EXISTS (SELECT 1 FROM events o WHERE "
-    "o.session_id = $1"
-    " AND o.type = 'user.message' AND o.seq > st.turn_trigger AND o.seq < e.seq)))"
+    " UNION ALL SELECT 1, ordinal, role, content FROM transcript WHERE session_id = $1 AND EXISTS (SELECT FROM st)"
+    " UNION ALL SELECT 2, e.seq, e.type, e.body FROM events e"
+    " WHERE e.session_id = $1 AND e.seq >= (SELECT turn_trigger FROM st) AND e.processed_at IS NULL"
+    " AND (e.seq = (SELECT turn_trigger FROM st) OR (e.type = 'system.message' AND NOT EXISTS (SELECT 1 FROM events o"
+    " WHERE o.session_id = $1 AND o.type = 'user.message' AND o.seq > (SELECT turn_trigger FROM st) AND o.seq < "
+    "e.seq)))"
     " ORDER BY 1, 2",
 };
 
