@@ -47,16 +47,21 @@ static struct mg_session_row session_from_row(const struct mg_res *r, int i)
 
 /* ---- create ---- */
 
-/* Locks first, in one order for all; the read behind them sees what they waited for. FOR SHARE: creates do not wait
- * for each other. */
-static const struct mg_stmt SQL_LOCK_AGENT = {
-    "session_lock_agent",
-    "SELECT 1 FROM agents WHERE workspace_id = $1 AND id = $2 FOR SHARE",
+enum { BASE_TRIES = 5 /* an agent that gets a new version between each of two statements */ };
+
+/* One statement locks and reads: a row that it had to wait for is looked at again, and a version that is no longer the
+ * latest drops out. FOR SHARE: creates do not wait for each other. */
+static const struct mg_stmt SQL_BASE_LOCK = {
+    "session_base_lock",
+    "SELECT true, a.archived_at IS NOT NULL, v.version, v.body, true, e.archived_at IS NOT NULL, e.config_type, "
+    "e.config,"
+    " mg_us(now()) FROM agents a"
+    " JOIN agent_versions v ON v.agent_id = a.id AND v.version = CASE WHEN $3::int = 0 THEN a.latest_version ELSE "
+    "$3::int END"
+    " JOIN environments e ON e.workspace_id = $1 AND e.id = $4"
+    " WHERE a.workspace_id = $1 AND a.id = $2 FOR SHARE OF a, e",
 };
-static const struct mg_stmt SQL_LOCK_ENVIRONMENT = {
-    "session_lock_environment",
-    "SELECT 1 FROM environments WHERE workspace_id = $1 AND id = $2 FOR SHARE",
-};
+/* Without a row from there: what is missing, or, when nothing is, a change that came in between. */
 static const struct mg_stmt SQL_BASE = {
     "session_base",
     "SELECT a.id IS NOT NULL, a.archived_at IS NOT NULL, v.version, v.body, e.id IS NOT NULL, e.archived_at IS NOT "
@@ -94,13 +99,21 @@ mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
                            struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    const struct mg_sv agent[] = {workspace, agent_id}, env[] = {workspace, environment_id};
     const struct mg_sv p[] = {workspace, agent_id, mg_p_int(a, agent_version), environment_id};
-    mg_rc rc = mg_txn_queue(t, &SQL_LOCK_AGENT, agent, 2, -1, err);
-    if (rc >= 0)
-        rc = mg_txn_queue(t, &SQL_LOCK_ENVIRONMENT, env, 2, -1, err);
-    if (rc >= 0)
+    mg_rc rc = mg_txn_query(t, &SQL_BASE_LOCK, p, 4, &r, err);
+    for (int tries = 0; rc >= 0 && mg_res_rows(r) == 0; tries++) {
+        mg_res_free(mg_steal(&r));
         rc = mg_txn_query(t, &SQL_BASE, p, 4, &r, err);
+        if (rc >= 0)
+            rc = check_base(r, agent_id, agent_version, environment_id, err);
+        if (rc >= 0 && tries == BASE_TRIES)
+            rc = mg_err_set(err, MG_EUNAVAIL, "agent: '%.*s' is being changed; try again",
+                            MG_SV_ARG(mg_shown_id(agent_id)));
+        if (rc < 0)
+            return rc;
+        mg_res_free(mg_steal(&r));
+        rc = mg_txn_query(t, &SQL_BASE_LOCK, p, 4, &r, err);
+    }
     if (rc >= 0)
         rc = check_base(r, agent_id, agent_version, environment_id, err);
     if (rc < 0)
