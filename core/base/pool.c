@@ -160,9 +160,10 @@ mg_rc mg_pool_submit(struct mg_pool *p, mg_pool_fn *fn, void *arg)
         *p->tail = j;
         p->tail = &j->next;
         p->queued++;
-        (void)pthread_cond_signal(&p->work);
     }
     (void)pthread_mutex_unlock(&p->lock);
+    if (rc == MG_OK)
+        (void)pthread_cond_signal(&p->work); /* without the lock, which the woken thread wants first */
     return rc;
 }
 

@@ -1,7 +1,7 @@
 /* Transactions: BEGIN goes out with the first statement, COMMIT with the last. */
 #include "store/pg-internal.h"
 
-static const struct mg_stmt sql_begin = {"begin", "BEGIN ISOLATION LEVEL READ COMMITTED"};
+static const struct mg_stmt sql_begin = {"begin", "BEGIN"}; /* READ COMMITTED: set with the connection */
 static const struct mg_stmt sql_commit = {"commit", "COMMIT"};
 static const struct mg_stmt sql_rollback = {"rollback", "ROLLBACK"};
 
