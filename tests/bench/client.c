@@ -113,11 +113,11 @@ void conn_request(struct conn *c, const char *method, const char *path, const ch
         c->out_cap = need;
     }
     int n = snprintf(c->out, need,
-                     "%s %s HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: %s\r\nanthropic-version: 2023-06-01\r\n%s", method,
-                     path, c->client->key ? c->client->key : "none", body ? "" : "\r\n");
+                     "%s %s HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: %s\r\nanthropic-version: 2023-06-01\r\n%s",
+                     method, path, c->client->key ? c->client->key : "none", body ? "" : "\r\n");
     if (body)
-        n += snprintf(c->out + n, need - (size_t)n, "content-type: application/json\r\ncontent-length: %zu\r\n\r\n%s", len,
-                      body);
+        n += snprintf(c->out + n, need - (size_t)n, "content-type: application/json\r\ncontent-length: %zu\r\n\r\n%s",
+                      len, body);
     c->out_len = (size_t)n;
     c->out_at = 0;
     c->body_at = c->body_len = 0;

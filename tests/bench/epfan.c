@@ -19,7 +19,8 @@
 enum { FRAME = 220, STREAMS_MAX = 16384 };
 
 static const char sse_head[] = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
-static const char answer[] = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 17\r\n\r\n{\"ok\":true,\"x\":1}";
+static const char answer[] =
+    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 17\r\n\r\n{\"ok\":true,\"x\":1}";
 static char frame[FRAME + 1];
 static int streams[STREAMS_MAX], n_streams;
 

@@ -37,7 +37,7 @@ static struct {
     struct conn *control;
     struct stream *streams;
     long n, opened, slow;
-    long arrived;      /* readers that have this round's event */
+    long arrived;       /* readers that have this round's event */
     unsigned long want; /* events that each reader has when the round is over */
     bool answered;
     uint64_t start_ns;
@@ -212,8 +212,9 @@ int main(int argc, char **argv)
                   option_int(argc, argv, "stuff-events", "1"));
     for (long i = 0; i < rounds; i++)
         one_round(&t);
-    printf("{\"connects_per_s\":%.0f,\"last_p50\":%.3f,\"last_max\":%.3f,\"each_p99\":%.3f,\"rss_kb\":%ld,\"rss_before_kb\":%ld}\n",
-           (double)all.n / seconds, sample_ms(&all.last, 0.5), sample_ms(&all.last, 1), sample_ms(&all.each, 0.99), after,
-           before);
+    printf("{\"connects_per_s\":%.0f,\"last_p50\":%.3f,\"last_max\":%.3f,\"each_p99\":%.3f,\"rss_kb\":%ld,\"rss_before_"
+           "kb\":%ld}\n",
+           (double)all.n / seconds, sample_ms(&all.last, 0.5), sample_ms(&all.last, 1), sample_ms(&all.each, 0.99),
+           after, before);
     return 0;
 }

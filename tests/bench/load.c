@@ -4,7 +4,7 @@
  *       each client creates sessions, one after another: {"per_s"}
  *   load turns  --port P --key K --agent A --environment E --clients N --seconds S
  *       each client has a session of its own and its SSE stream; sends a message and waits for the idle event before it
- *       sends the next. {"per_s", "turns", "first_p50", "first_p99", "turn_p50"}: ms from the start of the POST to the first
+ *       sends the next. After 20 turns it goes on with the next of 16 sessions, all opened before, so that transcripts stay short. {"per_s", "turns", "first_p50", "first_p99", "turn_p50"}: ms from the start of the POST to the first
  *       frame, and to the idle event
  *   load call   --port P --path PATH --body JSON --clients N --seconds S
  *       the same request again and again: {"per_s", "p50"}; what the model endpoint costs without mangod
@@ -16,15 +16,17 @@
 
 #include "bench/client.h"
 
-enum { CLIENTS_MAX = 256, SECOND = 1000000000 };
+enum { CLIENTS_MAX = 256, SECOND = 1000000000, SESSIONS = 16, TURNS_EACH = 20 };
 
 static const char message[] =
-    "{\"events\":[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"Please look at the three files that "
+    "{\"events\":[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"Please look at the three files "
+    "that "
     "changed since yesterday and tell me which of them nobody calls any more. Be brief.\"}]}]}";
 
 struct work {
-    struct conn *conn, *stream;
-    char path[160];
+    struct conn *conn, *streams[SESSIONS];
+    char path[160], paths[SESSIONS][160];
+    int session, turns; /* the present one, and turns in it */
     const char *method, *body;
     uint64_t start_ns;
     bool answered, first, idle;
@@ -42,6 +44,13 @@ static struct {
 static void next(struct work *w)
 {
     w->answered = w->first = w->idle = false;
+    if (w->streams[0]) {
+        if (w->turns++ == TURNS_EACH) {
+            w->session = (w->session + 1) % SESSIONS;
+            w->turns = 1;
+        }
+        memcpy(w->path, w->paths[w->session], sizeof(w->path));
+    }
     w->start_ns = now_ns();
     conn_request(w->conn, w->method, w->path, w->body);
 }
@@ -105,7 +114,7 @@ static void on_line(struct conn *c, const char *line, size_t len)
     static const char event[] = "event: ", idle[] = "event: session.status_idle", ping[] = "event: ping";
     struct work *w = c->user;
     if (len < sizeof(event) || memcmp(line, event, sizeof(event) - 1) != 0 ||
-        (len == sizeof(ping) - 1 && memcmp(line, ping, len) == 0) || w->start_ns == 0)
+        (len == sizeof(ping) - 1 && memcmp(line, ping, len) == 0) || w->start_ns == 0 || c != w->streams[w->session])
         return;
     if (!w->first) {
         w->first = true;
@@ -121,27 +130,30 @@ static void on_line(struct conn *c, const char *line, size_t len)
 static void on_open(struct conn *c, int status, const char *body, size_t len)
 {
     expect_200(status, body, len);
-    if (++all.opened == all.clients)
+    if (++all.opened == all.clients * SESSIONS)
         c->client->stop = true;
 }
 
-/* A session and its stream for each client. */
+static void open_session(struct work *w, int i, const char *create)
+{
+    char *answer = client_call(&all.client, "POST", "/v1/sessions", create);
+    char *id = json_id(answer), path[160];
+    (void)snprintf(w->paths[i], sizeof(w->paths[i]), "/v1/sessions/%s/events", id);
+    (void)snprintf(path, sizeof(path), "/v1/sessions/%s/events/stream", id);
+    w->streams[i] = conn_open(&all.client, w);
+    w->streams[i]->on_answer = on_open;
+    w->streams[i]->on_line = on_line;
+    conn_request(w->streams[i], "GET", path, NULL);
+    free(answer);
+    free(id);
+}
+
+/* The sessions and their streams of all clients. */
 static void open_sessions(const char *create)
 {
-    for (long i = 0; i < all.clients; i++) {
-        struct work *w = &all.work[i];
-        char *answer = client_call(&all.client, "POST", "/v1/sessions", create);
-        char *id = json_id(answer), path[160];
-        (void)snprintf(w->path, sizeof(w->path), "/v1/sessions/%s/events", id);
-        (void)snprintf(path, sizeof(path), "/v1/sessions/%s/events/stream", id);
-        w->stream = conn_open(&all.client, w);
-        w->stream->on_answer = on_open;
-        w->stream->on_line = on_line;
-        conn_request(w->stream, "GET", path, NULL);
-        free(answer);
-        free(id);
-    }
-    if (all.opened < all.clients && !client_run(&all.client, now_ns() + 10 * (uint64_t)SECOND))
+    for (long i = 0; i < all.clients * SESSIONS; i++)
+        open_session(&all.work[i / SESSIONS], (int)(i % SESSIONS), create);
+    if (all.opened < all.clients * SESSIONS && !client_run(&all.client, now_ns() + 10 * (uint64_t)SECOND))
         die("the streams did not open");
 }
 
@@ -184,8 +196,8 @@ int main(int argc, char **argv)
         printf("{\"per_s\":%.1f,\"p50\":%.3f}\n", (double)all.done / (double)seconds, sample_ms(&all.whole, 0.5));
         return 0;
     }
-    (void)snprintf(create, sizeof(create), "{\"agent\":\"%s\",\"environment_id\":\"%s\"}", option(argc, argv, "agent", NULL),
-                   option(argc, argv, "environment", NULL));
+    (void)snprintf(create, sizeof(create), "{\"agent\":\"%s\",\"environment_id\":\"%s\"}",
+                   option(argc, argv, "agent", NULL), option(argc, argv, "environment", NULL));
     if (strcmp(mode, "create") == 0) {
         run(seconds, "POST", "/v1/sessions", create, CREATE);
         printf("{\"per_s\":%.1f,\"p50\":%.3f}\n", (double)all.done / (double)seconds, sample_ms(&all.whole, 0.5));

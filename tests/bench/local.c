@@ -84,9 +84,12 @@ static uint64_t by_plugin(struct mg_plugin *p, struct mango_sv id)
     struct mango_sv argv[3] = {SV(shell[0]), SV(shell[1]), SV(shell[2])};
     uint64_t bytes = 0, start = now_ns();
     struct mango_call call = mg_plugin_call(0, NULL, &err);
-    const struct mango_exec_req req = {
-        .struct_size = sizeof(req), .argv = argv, .n_argv = 3, .sink = sink, .sink_ctx = &bytes,
-        .limit_ns = start + 20 * UINT64_C(1000000000)};
+    const struct mango_exec_req req = {.struct_size = sizeof(req),
+                                       .argv = argv,
+                                       .n_argv = 3,
+                                       .sink = sink,
+                                       .sink_ctx = &bytes,
+                                       .limit_ns = start + 20 * UINT64_C(1000000000)};
     struct mg_guard g = mg_guard_enter(p, MG_OP_EXEC);
     mango_status s = mg_guard_leave(&g, p->sandbox->exec(p->ctx, &call, id, &req, &result));
     if (s < 0 || !result.exited || bytes == 0)

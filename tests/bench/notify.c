@@ -57,12 +57,14 @@ int main(int argc, char **argv)
     struct sample took = {0};
     long rounds = strtol(argv[2], NULL, 10);
     must(listener, PQexec(listener, "LISTEN bench"));
-    must(sender, PQprepare(sender, "both",
-                           "WITH i AS (INSERT INTO ev (session_id, type, data) VALUES (md5('1')::uuid, 'agent.message', "
-                           "'{\"type\":\"agent.message\",\"content\":[{\"type\":\"text\",\"text\":\"I looked at the three files and "
-                           "found two functions that nobody calls any more.\"}]}') RETURNING seq) SELECT pg_notify('bench', "
-                           "max(seq)::text) FROM i",
-                           0, NULL));
+    must(sender,
+         PQprepare(
+             sender, "both",
+             "WITH i AS (INSERT INTO ev (session_id, type, data) VALUES (md5('1')::uuid, 'agent.message', "
+             "'{\"type\":\"agent.message\",\"content\":[{\"type\":\"text\",\"text\":\"I looked at the three files and "
+             "found two functions that nobody calls any more.\"}]}') RETURNING seq) SELECT pg_notify('bench', "
+             "max(seq)::text) FROM i",
+             0, NULL));
     for (long i = 0; i < rounds; i++) {
         uint64_t ns = round_trip(sender, listener);
         if (i >= rounds / 20) /* the first ones warm the caches */
