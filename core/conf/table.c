@@ -91,7 +91,7 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .type = MG_CONF_STRING,
             .fallback = "/var/lib/mango",
             .group = "Storage",
-            .help = "Folder of the private database, stored files and local workspaces",
+            .help = "Folder of the private database and of local workspaces",
         },
     [MG_OPT_DATABASE_URL] =
         {
@@ -117,7 +117,7 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .type = MG_CONF_STRING,
             .fallback = "",
             .group = "Sandboxes",
-            .help = "Backend of cloud environments: the name of a plugin, such as local or docker",
+            .help = "Backend of cloud environments: the name of a plugin, such as local",
         },
     [MG_OPT_PLUGIN_DIR] =
         {
@@ -177,7 +177,7 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .env = "MANGO_MODEL_ID",
             .type = MG_CONF_STRING,
             .fallback = "",
-            .help = "Model of agents that name none",
+            .help = "Model of every request, whatever its agent names; the agent's when unset",
         },
     [MG_OPT_MODEL_MAX_TOKENS] =
         {
