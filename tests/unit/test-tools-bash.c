@@ -262,6 +262,16 @@ static void a_timeout_keeps_the_shell_where_it_can(void **state)
     assert_contains(tool_bash(t, "echo a; sleep 300; echo b", 200), "a\ntimed out");
 }
 
+static void what_stands_behind_a_timed_out_command_does_not_run(void **state)
+{
+    struct tool_case *t = *state;
+
+    for (int i = 0; i < 20; i++) {
+        assert_contains(tool_bash(t, "sleep 300; touch ran; sleep 0.01", 50), "the shell is kept");
+        assert_string_equal(tool_bash(t, "ls", LONG), "(no output)");
+    }
+}
+
 static void case_54_nothing_of_a_timed_out_command_runs_on(void **state)
 {
     struct tool_case *t = *state;
@@ -499,6 +509,7 @@ int main(void)
         WITH(case_64_a_background_child_that_holds_the_pipe_does_not_delay),
         WITH(case_65_every_call_has_a_result),
         WITH(a_timeout_keeps_the_shell_where_it_can),
+        WITH(what_stands_behind_a_timed_out_command_does_not_run),
         WITH(case_54_nothing_of_a_timed_out_command_runs_on),
         WITH(a_cancel_ends_within_a_second_and_keeps_the_shell),
         WITH(case_66_a_flood_costs_no_memory),
