@@ -25,7 +25,8 @@ static int print_buf(mg_rc (*make)(struct mg_buf *out))
 
 static int print_help(void)
 {
-    puts("mangod: the Mango server\n\nUsage: mangod [--config=FILE] [--OPTION=VALUE ...]\n       mangod --version | --help | --print-config-sample | --print-config\n");
+    puts("mangod: the Mango server\n\nUsage: mangod [--config=FILE] [--OPTION=VALUE ...]\n       mangod --version | "
+         "--help | --print-config-sample | --print-config\n");
     return print_buf(mg_conf_help);
 }
 
@@ -86,8 +87,8 @@ static int serve(const struct mg_conf *conf)
     mg_rc rc = mg_server_open(&o, &server, &err);
     if (rc < 0)
         return startup_failed(rc, &err);
-    mg_log(MG_INFO, "mangod is ready", MG_F_STR("version", MANGO_VERSION), MG_F_STR("listen", mg_conf_str(conf, MG_OPT_LISTEN)),
-           MG_F_INT("port", mg_server_port(server)));
+    mg_log(MG_INFO, "mangod is ready", MG_F_STR("version", MANGO_VERSION),
+           MG_F_STR("listen", mg_conf_str(conf, MG_OPT_LISTEN)), MG_F_INT("port", mg_server_port(server)));
     wait_for_stop(signals);
     mg_log(MG_INFO, "mangod stops");
     mg_server_close(server);
@@ -153,6 +154,7 @@ int main(int argc, char **argv)
         fputs(b.ptr ? b.ptr : "", stdout);
         return 0;
     }
-    mg_log_setup((enum mg_log_level)log_level(mg_conf_str(conf, MG_OPT_LOG_LEVEL)), strcmp(mg_conf_str(conf, MG_OPT_LOG_FORMAT), "json") == 0);
+    mg_log_setup((enum mg_log_level)log_level(mg_conf_str(conf, MG_OPT_LOG_LEVEL)),
+                 strcmp(mg_conf_str(conf, MG_OPT_LOG_FORMAT), "json") == 0);
     return serve(conf);
 }

@@ -31,12 +31,12 @@ struct mail {
 struct topic {
     struct mg_id session;
     int64_t ring_lo, head;
-    int64_t known;            /* events up to here exist, as far as somebody told us */
+    int64_t known; /* events up to here exist, as far as somebody told us */
     struct mg_event *ring[MG_HUB_RING_EVENTS];
-    unsigned first, count;    /* of ring */
+    unsigned first, count; /* of ring */
     size_t bytes;
-    uint64_t load_token;      /* 0: no load runs */
-    bool dirty;               /* a load failed */
+    uint64_t load_token; /* 0: no load runs */
+    bool dirty;          /* a load failed */
     bool loaded_once;
     bool gone;
     struct mg_list subs;
@@ -82,7 +82,8 @@ struct mg_hub {
 
 /* ---- events ---- */
 
-struct mg_event *mg_event_new(int64_t seq, struct mg_sv id, struct mg_sv type, struct mg_sv thread_id, struct mg_sv json)
+struct mg_event *mg_event_new(int64_t seq, struct mg_sv id, struct mg_sv type, struct mg_sv thread_id,
+                              struct mg_sv json)
 {
     struct mg_event *e = mg_xmalloc(sizeof(*e) + id.len + type.len + thread_id.len + json.len);
     char *p = (char *)(e + 1);
@@ -93,7 +94,8 @@ struct mg_event *mg_event_new(int64_t seq, struct mg_sv id, struct mg_sv type, s
         parts[i].ptr = p;
         p += parts[i].len;
     }
-    *e = (struct mg_event){.seq = seq, .id = parts[0], .type = parts[1], .thread_id = parts[2], .json = parts[3], .refs = 1};
+    *e = (struct mg_event){
+        .seq = seq, .id = parts[0], .type = parts[1], .thread_id = parts[2], .json = parts[3], .refs = 1};
     return e;
 }
 
@@ -266,8 +268,7 @@ static void ring_push(struct topic *t, struct mg_event *e)
 
 static void subs_ready(struct topic *t)
 {
-    mg_list_each(it, &t->subs)
-    {
+    mg_list_each (it, &t->subs) {
         struct mg_sub *s = mg_container_of(it, struct mg_sub, link);
         s->opts.ready(s->opts.ctx);
     }
@@ -342,8 +343,7 @@ static void on_publish(struct mg_hub *h, struct mail *m)
 
 static void previews_clear(struct mg_sub *s)
 {
-    mg_list_each(it, &s->previews)
-    {
+    mg_list_each (it, &s->previews) {
         struct preview *p = mg_container_of(it, struct preview, link);
         mg_list_del(&p->link);
         mg_event_unref(p->event);
@@ -378,7 +378,8 @@ static void on_preview(struct mg_hub *h, struct mail *m)
 {
     struct topic *t = topic_get(h, &m->id);
     if (t) {
-        mg_list_each(it, &t->subs) sub_preview(mg_container_of(it, struct mg_sub, link), m->events[0]);
+        mg_list_each (it, &t->subs)
+            sub_preview(mg_container_of(it, struct mg_sub, link), m->events[0]);
     }
     mg_event_unref(m->events[0]);
 }
@@ -450,8 +451,7 @@ static void tick_topic(void *ctx, struct mg_sv key, void *value)
     struct topic *t = value;
     if (t->dirty)
         topic_load(ctx, t);
-    mg_list_each(it, &t->subs)
-    {
+    mg_list_each (it, &t->subs) {
         struct mg_sub *s = mg_container_of(it, struct mg_sub, link);
         if (s->load_failed) {
             s->load_failed = false;
@@ -465,8 +465,7 @@ static void revoke_topic(void *ctx, struct mg_sv key, void *value)
     (void)key;
     const struct mg_id *id = ctx;
     struct topic *t = value;
-    mg_list_each(it, &t->subs)
-    {
+    mg_list_each (it, &t->subs) {
         struct mg_sub *s = mg_container_of(it, struct mg_sub, link);
         if (strcmp(s->opts.key_id.s, id->s) == 0) {
             s->end = MG_SUB_REVOKED;

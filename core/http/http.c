@@ -24,7 +24,7 @@
 #include "store/pg.h"
 
 enum {
-    MIN_THREADS = 4,                  /* kept when idle; above it a thread and its connection end after a pause */
+    MIN_THREADS = 4,                /* kept when idle; above it a thread and its connection end after a pause */
     QUEUE_MAX = 4096,               /* requests that wait for a thread: about two seconds of work; 503 above */
     SCRATCH_MAX = 64 * 1024 * 1024, /* a single event with its framing */
 };

@@ -16,9 +16,9 @@
 #include "http/stream.h"
 
 enum {
-    CHUNK_HEAD = 8,    /* "%06zx\r\n": leading zeros are allowed in a chunk size */
+    CHUNK_HEAD = 8,       /* "%06zx\r\n": leading zeros are allowed in a chunk size */
     STUCK_LOOK_MS = 1000, /* between two looks whether a peer takes bytes */
-    FRAME_EXTRA = 256, /* `event:`, `id:` and `data:` lines around the text */
+    FRAME_EXTRA = 256,    /* `event:`, `id:` and `data:` lines around the text */
 };
 
 struct mg_sse {

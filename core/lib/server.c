@@ -73,7 +73,8 @@ static void load_work(void *arg, struct mg_pg *pg)
     struct mg_event_seen *rows = NULL;
     struct mg_err err = {0};
     int n = 0;
-    mg_rc rc = mg_events_after(a, pg, mg_id_sv(&j->session), j->after, j->limit, (int64_t)j->max_bytes, &r, &rows, &n, &err);
+    mg_rc rc =
+        mg_events_after(a, pg, mg_id_sv(&j->session), j->after, j->limit, (int64_t)j->max_bytes, &r, &rows, &n, &err);
     struct mg_event **events = mg_arena_alloc(a, sizeof(struct mg_event *) * (size_t)(n + 1));
     for (int i = 0; i < n; i++) {
         mg_buf_reset(&b);
@@ -87,7 +88,8 @@ static void hub_load(void *ctx, const struct mg_id *session, int64_t after, int 
 {
     struct mg_server *s = ctx;
     struct load_job *j = mg_xmalloc(sizeof(*j));
-    *j = (struct load_job){.server = s, .session = *session, .after = after, .limit = limit, .max_bytes = max_bytes, .token = token};
+    *j = (struct load_job){
+        .server = s, .session = *session, .after = after, .limit = limit, .max_bytes = max_bytes, .token = token};
     pthread_rwlock_rdlock(&s->http_lock);
     bool taken = s->http && mg_http_run(s->http, load_work, j) == MG_OK;
     pthread_rwlock_unlock(&s->http_lock);
@@ -227,12 +229,16 @@ static mg_rc open_sandbox(struct mg_server *s, struct mg_err *err)
     if (rc < 0 || !backend)
         return rc;
     bool isolated = backend->desc->caps & MANGO_CAP_ISOLATED;
-    if (!isolated && mg_conf_strn(s->conf, MG_OPT_MODEL_BASE_URL) && !mg_conf_bool(s->conf, MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX))
-        return mg_err_set(err, MG_ECONFIG,
-                          "MANGO_SANDBOX=%s is no isolation boundary, and MANGO_MODEL_BASE_URL names a model on the network, whose commands would run on "
-                          "this host; choose an isolating sandbox, or set MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX=1 if you accept that",
-                          name);
-    s->sandboxes = mg_sandboxes_new(&(struct mg_sandboxes_opts){.registry = s->registry, .backend = backend, .deployment_id = mg_id_sv(&s->deployment)});
+    if (!isolated && mg_conf_strn(s->conf, MG_OPT_MODEL_BASE_URL) &&
+        !mg_conf_bool(s->conf, MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX))
+        return mg_err_set(
+            err, MG_ECONFIG,
+            "MANGO_SANDBOX=%s is no isolation boundary, and MANGO_MODEL_BASE_URL names a model on the network, whose "
+            "commands would run on "
+            "this host; choose an isolating sandbox, or set MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX=1 if you accept that",
+            name);
+    s->sandboxes = mg_sandboxes_new(&(struct mg_sandboxes_opts){
+        .registry = s->registry, .backend = backend, .deployment_id = mg_id_sv(&s->deployment)});
     return MG_OK;
 }
 
@@ -254,7 +260,8 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
     s->node = mg_id_new("node");
     s->hub = mg_hub_new(&(struct mg_hub_opts){.wakeup = hub_wakeup, .load = hub_load, .ctx = s});
     s->keys = mg_key_cache_new();
-    s->notify = mg_notify_new(&(struct mg_notify_opts){.conninfo = s->conninfo, .node = s->node, .on_event = on_event, .on_key = on_key, .on_gap = on_gap, .ctx = s});
+    s->notify = mg_notify_new(&(struct mg_notify_opts){
+        .conninfo = s->conninfo, .node = s->node, .on_event = on_event, .on_key = on_key, .on_gap = on_gap, .ctx = s});
     const struct mg_engine_opts o = {
         .conninfo = s->conninfo,
         .hub = s->hub,
@@ -318,7 +325,8 @@ static mg_rc open_http(struct mg_server *s, struct mg_err *err)
 
 mg_rc mg_server_open(const struct mg_server_opts *o, struct mg_server **ret, struct mg_err *err)
 {
-    static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {open_database, prepare_database, open_sandbox, open_model, open_engine, open_http};
+    static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {open_database, prepare_database, open_sandbox,
+                                                                          open_model,    open_engine,      open_http};
     struct mg_server *s = mg_xcalloc(1, sizeof(*s));
     s->opts = *o;
     s->conf = o->conf;

@@ -43,7 +43,8 @@ static void call_work(void *arg, void *thread)
     (void)thread;
     struct mg_box *box = mg_box_lock(r->engine, &r->session);
     if (box) {
-        r->call_rc = mg_tool_run(mg_box_tools(box), mg_sv_of(r->call_name), mg_sv_of(r->call_input), r->cancel, &r->call_result, &r->call_err);
+        r->call_rc = mg_tool_run(mg_box_tools(box), mg_sv_of(r->call_name), mg_sv_of(r->call_input), r->cancel,
+                                 &r->call_result, &r->call_err);
         mg_box_unlock(box);
     } else {
         r->call_rc = mg_err_set(&r->call_err, MG_EGONE, "the session's sandbox is not attached to this node any more");
@@ -61,7 +62,8 @@ static void call_submit(struct mg_run *r)
     if (mg_pool_submit(r->engine->tools, call_work, mg_run_ref(r)) == MG_OK)
         return;
     mg_run_unref(r);
-    r->call_rc = mg_err_set(&r->call_err, MG_EUNAVAIL, "all tool threads of this node are busy (MANGO_TOOL_THREADS); the call was not run");
+    r->call_rc = mg_err_set(&r->call_err, MG_EUNAVAIL,
+                            "all tool threads of this node are busy (MANGO_TOOL_THREADS); the call was not run");
     mg_run_later(r, run_call_done);
 }
 
@@ -99,7 +101,8 @@ static mg_rc answer_started(struct mg_run *r, struct mg_step *s, struct mg_tool_
     return mg_turn_answer_call(s, c, MG_ANSWER_SERVER, content, is_error, err);
 }
 
-static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, bool *ret_next, struct mg_err *err)
+static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, bool *ret_next,
+                           struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     mg_auto(step) struct mg_step s;
@@ -201,7 +204,8 @@ static void acquire_failed(struct mg_run *r, struct mg_pg *pg)
         mg_run_continue(r, pg, &st);
 }
 
-static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, bool *ret_started, struct mg_err *err)
+static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, bool *ret_started,
+                          struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     mg_auto(step) struct mg_step s;

@@ -7,7 +7,7 @@
 #include "store/node.h"
 
 enum {
-    MG_STEP_THREADS_MIN = 4,     /* kept when idle */
+    MG_STEP_THREADS_MIN = 4,    /* kept when idle */
     MG_STEP_QUEUE_MAX = 200000, /* waiting steps: a session has one at most */
     MG_SANDBOX_THREADS = 4,     /* creates and attaches at once; each holds a connection */
     MG_STOP_GRACE_MS = 10000,   /* a stop waits this long for running tool calls before they are cancelled */
@@ -37,13 +37,14 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
     pthread_mutex_init(&e->lock, NULL);
     e->runs = mg_map_new();
     e->boxes = mg_map_new();
-    e->steps = mg_pool_new(&(struct mg_pool_opts){.name = "step",
-                                                  .min = o->threads < MG_STEP_THREADS_MIN ? o->threads : MG_STEP_THREADS_MIN,
-                                                  .max = o->threads,
-                                                  .queue_max = MG_STEP_QUEUE_MAX,
-                                                  .thread_start = pg_start,
-                                                  .thread_stop = pg_stop,
-                                                  .ctx = e});
+    e->steps =
+        mg_pool_new(&(struct mg_pool_opts){.name = "step",
+                                           .min = o->threads < MG_STEP_THREADS_MIN ? o->threads : MG_STEP_THREADS_MIN,
+                                           .max = o->threads,
+                                           .queue_max = MG_STEP_QUEUE_MAX,
+                                           .thread_start = pg_start,
+                                           .thread_stop = pg_stop,
+                                           .ctx = e});
     e->tools = mg_pool_new(
         &(struct mg_pool_opts){.name = "tool", .min = 0, .max = o->tool_threads, .queue_max = MG_STEP_QUEUE_MAX});
     e->sandbox = mg_pool_new(&(struct mg_pool_opts){.name = "sandbox",

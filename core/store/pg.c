@@ -104,7 +104,7 @@ static mg_rc setup_session(struct mg_pg *pg, struct mg_err *err)
         "", "SELECT set_config('statement_timeout', $1, false),"
             " set_config('idle_in_transaction_session_timeout', $2, false),"
             " set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO, YMD', false),"
-                 " set_config('default_transaction_isolation', 'read committed', false),"
+            " set_config('default_transaction_isolation', 'read committed', false),"
             " set_config('tcp_keepalives_idle', '30', false), set_config('tcp_keepalives_interval', '10', false),"
             " set_config('tcp_keepalives_count', '3', false)"};
     char statement[16], idle[16];
