@@ -16,7 +16,7 @@ import unittest
 
 from harness import BUILD, SRC, free_port, main
 
-PAGE_S = 120
+PAGE_S = 240  # several starts of a server that makes a database, on a loaded machine
 BLOCK = re.compile(r"^<!-- run -->\n```sh\n(.*?)^```", re.S | re.M)
 
 
@@ -39,6 +39,7 @@ def environment(folder, port):
         HOME=folder,
         LANG="C.UTF-8",
         MANGO_LISTEN=f"127.0.0.1:{port}",
+        MANGO_BASE_URL=f"http://127.0.0.1:{port}",
         MANGO_PLUGIN_DIR=os.path.join(BUILD, "plugins", "loadable"),
         MANGO_MIGRATIONS_DIR=os.path.join(SRC, "migrations"),
         MANGO_SRC=SRC,
