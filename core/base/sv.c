@@ -70,3 +70,11 @@ bool mg_sv_to_i64(struct mg_sv s, int64_t *ret)
     *ret = negative ? v : -v;
     return true;
 }
+
+int mg_sv_index(struct mg_sv s, const char *const *names, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (mg_sv_eqz(s, names[i]))
+            return i;
+    return 0;
+}

@@ -62,6 +62,8 @@ size_t mg_sv_find(struct mg_sv s, char c);
 struct mg_sv mg_sv_trim(struct mg_sv s);
 /* Cuts the part before sep off *s and returns it; the rest (after sep) stays in *s. */
 struct mg_sv mg_sv_split(struct mg_sv *s, char sep);
+/* The place of s among n names, or 0: for closed sets that a CHECK of the database guards. */
+int mg_sv_index(struct mg_sv s, const char *const *names, int n);
 /* Decimal digits with an optional minus sign only; false on anything else or overflow. */
 bool mg_sv_to_i64(struct mg_sv s, int64_t *ret);
 

@@ -61,3 +61,9 @@ struct mg_sv mg_json_get_raw(const struct mg_json *obj, const char *key)
 
     return v ? v->raw : mg_sv_n("", 0);
 }
+
+struct mg_sv mg_json_inside(struct mg_sv raw_array)
+{
+    struct mg_sv s = mg_sv_trim(raw_array);
+    return s.len < 2 ? MG_SV("") : mg_sv_trim(mg_sv_n(s.ptr + 1, s.len - 2));
+}

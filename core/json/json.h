@@ -54,6 +54,8 @@ bool mg_json_equal(struct mg_arena *a, const struct mg_json *x, const struct mg_
 
 /* Convenience for text of ours: the decoded string member, or an empty view. */
 struct mg_sv mg_json_get_str(struct mg_arena *a, const struct mg_json *obj, const char *key);
+/* The inside of a raw array, without its brackets and outer white space: for joining arrays as text. */
+struct mg_sv mg_json_inside(struct mg_sv raw_array);
 /* The raw text of a member, or an empty view. */
 struct mg_sv mg_json_get_raw(const struct mg_json *obj, const char *key);
 

@@ -3,12 +3,6 @@
 #include "json/json.h"
 #include "json/write.h"
 
-static struct mg_sv array_inside(struct mg_sv raw)
-{
-    struct mg_sv s = mg_sv_trim(raw);
-    return s.len < 2 ? MG_SV("") : mg_sv_trim(mg_sv_n(s.ptr + 1, s.len - 2));
-}
-
 /* Adds the blocks of a raw array, or only those that are (or are not) tool results. */
 static void add_blocks(struct mg_buf *content, struct mg_sv raw, const bool *results)
 {
@@ -16,7 +10,7 @@ static void add_blocks(struct mg_buf *content, struct mg_sv raw, const bool *res
     struct mg_json *array = NULL;
     if (!results || mg_json_parse(a, raw, &mg_json_raw_limits, &array, NULL) < 0 || array->type != MG_JSON_ARRAY) {
         struct mg_sv inside =
-            results && !*results ? MG_SV("") : array_inside(raw); /* what is no array is spliced once */
+            results && !*results ? MG_SV("") : mg_json_inside(raw); /* what is no array is spliced once */
         if (inside.len > 0 && content->len > 1)
             (void)mg_buf_char(content, ',');
         (void)mg_buf_sv(content, inside);

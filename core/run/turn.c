@@ -134,13 +134,6 @@ struct mg_sv mg_text_content(struct mg_arena *a, const char *text)
 
 /* ---- inputs ---- */
 
-/* The inside of a raw array: without its brackets and outer white space. */
-static struct mg_sv array_inside(struct mg_sv raw)
-{
-    struct mg_sv s = mg_sv_trim(raw);
-    return s.len < 2 ? MG_SV("") : mg_sv_trim(mg_sv_n(s.ptr + 1, s.len - 2));
-}
-
 struct mg_sv mg_turn_user_content(struct mg_arena *a, const struct mg_sv *types, const struct mg_sv *bodies, int n)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
@@ -148,7 +141,7 @@ struct mg_sv mg_turn_user_content(struct mg_arena *a, const struct mg_sv *types,
         struct mg_json *v;
         if (mg_json_parse(a, bodies[i], &mg_json_raw_limits, &v, NULL) < 0)
             continue; /* checked when it was accepted */
-        struct mg_sv inside = array_inside(mg_json_get_raw(v, "content"));
+        struct mg_sv inside = mg_json_inside(mg_json_get_raw(v, "content"));
         if (inside.len == 0)
             continue;
         bool system = mg_sv_eqz(types[i], "system.message");

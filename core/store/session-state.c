@@ -15,14 +15,6 @@ const char *mg_turn_step_name(enum mg_turn_step s)
     return step_names[s];
 }
 
-static int name_index(const char *const *names, int n, struct mg_sv v)
-{
-    for (int i = 0; i < n; i++)
-        if (mg_sv_eqz(v, names[i]))
-            return i;
-    return 0;
-}
-
 static const struct mg_stmt SQL_LOCK = {
     "session_lock",
     "SELECT s.workspace_id, s.archived_at IS NOT NULL, st.deleting_at IS NOT NULL, s.env_type = 'self_hosted', "
@@ -52,14 +44,14 @@ mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv works
     ret->archived = mg_res_bool(r, 0, 1);
     ret->deleting = mg_res_bool(r, 0, 2);
     ret->self_hosted = mg_res_bool(r, 0, 3);
-    ret->status = (enum mg_session_status)name_index(status_names, 4, mg_res_sv(r, 0, 4));
+    ret->status = (enum mg_session_status)mg_sv_index(mg_res_sv(r, 0, 4), status_names, 4);
     ret->last_seq = mg_res_int(r, 0, 5);
     ret->transcript_len = mg_res_int(r, 0, 6);
     ret->queued_inputs = mg_res_int(r, 0, 7);
     ret->open_actions = mg_res_int(r, 0, 8);
     ret->turn_epoch = mg_res_int(r, 0, 9);
     (void)mg_id_from(mg_res_sv(r, 0, 10), &ret->turn_node);
-    ret->turn_step = (enum mg_turn_step)name_index(step_names, 5, mg_res_sv(r, 0, 11));
+    ret->turn_step = (enum mg_turn_step)mg_sv_index(mg_res_sv(r, 0, 11), step_names, 5);
     ret->turn_trigger = mg_res_int(r, 0, 12);
     ret->turn_round = mg_res_int(r, 0, 13);
     ret->turn_attempt = mg_res_int(r, 0, 14);
@@ -140,7 +132,7 @@ mg_rc mg_turn_claim_dead(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
     for (int i = 0; i < n; i++) {
         (void)mg_id_from(mg_res_sv(r, i, 0), &all[i].session);
         all[i].turn_epoch = mg_res_int(r, i, 1);
-        all[i].turn_step = (enum mg_turn_step)name_index(step_names, 5, mg_res_sv(r, i, 2));
+        all[i].turn_step = (enum mg_turn_step)mg_sv_index(mg_res_sv(r, i, 2), step_names, 5);
         all[i].due_in_us = mg_res_int(r, i, 3);
     }
     *ret = all;

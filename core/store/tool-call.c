@@ -4,14 +4,6 @@ static const char *const state_names[] = {"prepared", "started", "completed", "a
 static const char *const wait_names[] = {"none", "confirmation", "result"};
 static const char *const kind_names[] = {"builtin", "custom", "mcp"};
 
-static int name_index(const char *const *names, int n, struct mg_sv v)
-{
-    for (int i = 0; i < n; i++)
-        if (mg_sv_eqz(v, names[i]))
-            return i;
-    return 0;
-}
-
 static const struct mg_stmt SQL_INSERT = {
     "calls_insert",
     "INSERT INTO tool_calls (session_id, event_id, ordinal, round, kind, name, model_id, input, state, waits_for, "
@@ -49,12 +41,12 @@ static struct mg_tool_call call_from_row(const struct mg_res *r, int i)
     struct mg_tool_call c = {
         .ordinal = mg_res_int(r, i, 1),
         .round = mg_res_int(r, i, 2),
-        .kind = (enum mg_call_kind)name_index(kind_names, 3, mg_res_sv(r, i, 3)),
+        .kind = (enum mg_call_kind)mg_sv_index(mg_res_sv(r, i, 3), kind_names, 3),
         .name = mg_res_sv(r, i, 4),
         .model_id = mg_res_sv(r, i, 5),
         .input = mg_res_sv(r, i, 6),
-        .state = (enum mg_call_state)name_index(state_names, 4, mg_res_sv(r, i, 7)),
-        .waits = (enum mg_call_wait)name_index(wait_names, 3, mg_res_sv(r, i, 8)),
+        .state = (enum mg_call_state)mg_sv_index(mg_res_sv(r, i, 7), state_names, 4),
+        .waits = (enum mg_call_wait)mg_sv_index(mg_res_sv(r, i, 8), wait_names, 3),
         .allowed = mg_sv_eqz(mg_res_sv(r, i, 9), "allow"),
         .denied = mg_sv_eqz(mg_res_sv(r, i, 9), "deny"),
         .deny_message = mg_res_sv(r, i, 10),
