@@ -98,6 +98,7 @@ e2e_tests = \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
+	tests/e2e/test_fencing.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_streams.py \
@@ -156,6 +157,7 @@ EXTRA_DIST += \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
+	tests/e2e/test_fencing.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_streams.py \

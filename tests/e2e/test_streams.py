@@ -247,7 +247,7 @@ http {
         self.process.wait()
 
 
-@unittest.skipUnless(shutil.which("nginx", path="/usr/sbin:/usr/bin"), "nginx is not installed")
+@unittest.skipUnless(shutil.which("nginx", path="/usr/sbin:/usr/bin"), "nginx is not installed (Debian: apt-get install nginx-light)")
 class BehindNginx(unittest.TestCase):
     def test_case_17_each_event_passes_a_buffering_and_compressing_proxy_within_a_second(self):
         with Mangod() as m, Nginx(m, "1.1") as proxy:
