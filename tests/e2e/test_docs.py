@@ -43,7 +43,10 @@ def environment(folder, port):
         MANGO_PLUGIN_DIR=os.path.join(BUILD, "plugins", "loadable"),
         MANGO_MIGRATIONS_DIR=os.path.join(SRC, "migrations"),
         MANGO_SRC=SRC,
+        PKG_CONFIG_PATH=folder,
     )
+    with open(os.path.join(folder, "mango-plugin.pc"), "w", encoding="utf-8") as f:
+        f.write(f"Name: mango-plugin\nDescription: of the source tree\nVersion: 0\nCflags: -I{SRC}/plugin-api\n")
     return env
 
 
