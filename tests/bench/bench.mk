@@ -24,13 +24,15 @@ tests_bench_local_LDADD = $(BENCH_LDADD) libcore.la
 tests_bench_lwsfan_LDADD = $(BENCH_LDADD) $(LWS_LIBS)
 tests_bench_notify_LDADD = $(BENCH_LDADD) $(PQ_LIBS)
 
-# ROWS: the numbers of the rows to run; all without it. OUT: a file that gets the table as Markdown.
+# ROWS: the numbers of the rows to run; all without it. OUT: a file that gets the table as Markdown. WITH: a command in front of all,
+# such as `chrt -r 1`, which keeps the machine's other work away from both sides.
 ROWS =
 OUT =
+WITH =
 .PHONY: bench
 bench: $(benchmarks) mangod$(EXEEXT) tests/support/fake-model$(EXEEXT) plugins/loadable
 	MANGO_TEST_SRCDIR='$(abs_top_srcdir)' MANGO_TEST_BUILDDIR='$(abs_top_builddir)' PYTHONDONTWRITEBYTECODE=1 \
-	$(srcdir)/tests/support/pg-run --fsync --private --tcp $(PYTHON3) $(srcdir)/tests/bench/run.py --rows "$(ROWS)" --out "$(OUT)"
+	$(WITH) $(srcdir)/tests/support/pg-run --fsync --private --tcp $(PYTHON3) $(srcdir)/tests/bench/run.py --rows "$(ROWS)" --out "$(OUT)"
 
 # files: tests/bench/*.py
 dist_noinst_SCRIPTS += \

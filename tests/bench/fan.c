@@ -21,7 +21,7 @@
 
 #include "bench/client.h"
 
-enum { SECOND = 1000000000, ROUND_S = 20, SETTLE_MS = 20 };
+enum { SECOND = 1000000000, ROUND_S = 20, SETTLE_MS = 20, WARM_ROUNDS = 3 };
 
 struct stream {
     struct conn *conn;
@@ -210,6 +210,9 @@ int main(int argc, char **argv)
     if (all.slow)
         make_slow(option(argc, argv, "stuff", ""), option_int(argc, argv, "stuffing", "1"),
                   option_int(argc, argv, "stuff-events", "1"));
+    for (long i = 0; rounds && i < WARM_ROUNDS; i++)
+        one_round(&t);
+    all.each.n = all.last.n = 0;
     for (long i = 0; i < rounds; i++)
         one_round(&t);
     printf("{\"connects_per_s\":%.0f,\"last_p50\":%.3f,\"last_max\":%.3f,\"each_p99\":%.3f,\"rss_kb\":%ld,\"rss_before_"
