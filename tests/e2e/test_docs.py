@@ -56,7 +56,7 @@ def run(script):
     os.chmod(folder, 0o755)  # the database runs as another user where we are root
     port = free_port()
     script = script.replace("127.0.0.1:8080", f"127.0.0.1:{port}").replace("/tmp/mango", folder + "/state")
-    script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n" + script
+    script = "set -euo pipefail\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait || true' EXIT\n" + script
     try:
         with open(os.path.join(folder, "output"), "w+b") as out:
             p = subprocess.Popen(["bash", "-c", script], cwd=folder, env=environment(folder, port), stdin=subprocess.DEVNULL, stdout=out,
