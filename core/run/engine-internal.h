@@ -46,6 +46,8 @@ struct mg_run {
     struct mg_tool_result call_result;
     mg_rc call_rc;
     struct mg_err call_err;
+
+    char failure[512]; /* why the turn is given up: semantics RT7's limit */
 };
 
 struct mg_clock;
@@ -79,7 +81,8 @@ void mg_run_cancel_all(struct mg_engine *e);
 typedef void mg_run_fn(struct mg_run *r, struct mg_pg *pg);
 void mg_run_later(struct mg_run *r, mg_run_fn *fn);                    /* takes a reference of its own */
 void mg_run_after(struct mg_run *r, uint64_t delay_ms, mg_run_fn *fn); /* the same, later (clock.c) */
-/* A step could not be done. Fenced, cancelled or gone: the run is over here. Anything else is a dependency that is down: again after a pause. */
+/* A step could not be done. Fenced, cancelled or gone: the run is over here. A dependency that is down: again after a pause. Anything else can never
+ * succeed: the turn ends with an error. */
 void mg_run_failed(struct mg_run *r, mg_rc rc, const struct mg_err *err, mg_run_fn *again);
 /* After a commit: what the session's row says comes next. */
 void mg_run_continue(struct mg_run *r, struct mg_pg *pg, const struct mg_session_state *st);

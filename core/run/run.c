@@ -1,10 +1,16 @@
 #include "base/log.h"
 #include "base/mem.h"
+#include <stdio.h>
+
 #include "run/engine-internal.h"
+#include "run/turn.h"
 
 /* Concurrency: engine.runs under engine.lock; a run's request and call fields belong to the one job that is in flight for it. */
 
-enum { MG_RUN_PAUSE_MS = 500 /* before a step is tried again whose database was away */ };
+enum {
+    MG_RUN_PAUSE_MS = 500,     /* before a step is tried again whose database was away */
+    MG_RUN_ABANDON_MS = 30000, /* before a turn that could not even be ended is tried again */
+};
 
 struct mg_run *mg_run_ref(struct mg_run *r)
 {
@@ -103,6 +109,43 @@ void mg_run_later(struct mg_run *r, mg_run_fn *fn)
     mg_run_unref(r);
 }
 
+/* What another try may mend: something that this node depends on is away. */
+static bool may_pass(mg_rc rc)
+{
+    return rc == MG_EUNAVAIL || rc == MG_EIO || rc == MG_ETIMEOUT || rc == MG_ERATE;
+}
+
+static mg_rc commit_abandon(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, struct mg_err *err)
+{
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    mg_auto(step) struct mg_step s;
+    mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    if (rc == MG_OK)
+        rc = mg_turn_abandon(&s, r->failure, err);
+    if (rc == MG_OK)
+        rc = mg_step_commit(&s, "turn.abandon", err);
+    *ret_st = s.st;
+    return rc;
+}
+
+/* No session may be wedged by a step that can never succeed: the turn ends with an error that says why. */
+static void run_abandon(struct mg_run *r, struct mg_pg *pg)
+{
+    struct mg_err err = {0};
+    struct mg_session_state st;
+    mg_rc rc = commit_abandon(r, pg, &st, &err);
+    if (rc == MG_OK) {
+        mg_run_drop(r);
+        if (st.turn_step != MG_TURN_NONE)
+            mg_engine_go(r->engine, &st); /* the next queued message, under the new epoch */
+    } else if (rc == MG_EFENCED || rc == MG_ENOTFOUND) {
+        mg_run_drop(r);
+    } else {
+        mg_log(MG_ERROR, "a turn cannot be ended", MG_F_STR("session", r->session.s), MG_F_STR("error", err.text));
+        mg_run_after(r, MG_RUN_ABANDON_MS, run_abandon);
+    }
+}
+
 void mg_run_failed(struct mg_run *r, mg_rc rc, const struct mg_err *err, mg_run_fn *again)
 {
     if (rc == MG_EFENCED || rc == MG_ECANCELED || rc == MG_ENOTFOUND || mg_cancel_fired(r->cancel)) {
@@ -114,9 +157,13 @@ void mg_run_failed(struct mg_run *r, mg_rc rc, const struct mg_err *err, mg_run_
         mg_run_drop(r);
         return;
     }
-    mg_log(MG_WARN, "turn step failed, will be tried again", MG_F_STR("session", r->session.s),
-           MG_F_STR("error", err->text));
-    mg_run_after(r, MG_RUN_PAUSE_MS, again);
+    mg_log(MG_WARN, "turn step failed", MG_F_STR("session", r->session.s), MG_F_STR("error", err->text));
+    if (may_pass(rc)) {
+        mg_run_after(r, MG_RUN_PAUSE_MS, again);
+        return;
+    }
+    (void)snprintf(r->failure, sizeof(r->failure), "%s", err->text);
+    mg_run_later(r, run_abandon);
 }
 
 void mg_run_continue(struct mg_run *r, struct mg_pg *pg, const struct mg_session_state *st)

@@ -302,7 +302,8 @@ static mg_rc interrupt_calls(struct mg_step *s, struct mg_err *err)
     return MG_OK;
 }
 
-mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err)
+/* Ends what the present step does, with a legal transcript, and fences its runner. */
+static mg_rc close_step(struct mg_step *s, struct mg_err *err)
 {
     mg_rc rc = MG_OK;
     switch (s->st.turn_step) {
@@ -320,9 +321,25 @@ mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err)
         rc = interrupt_calls(s, err);
         break;
     }
-    if (rc < 0)
-        return rc;
     s->st.turn_epoch++;
-    mg_turn_idle(s, MG_SV("{\"type\":\"end_turn\"}"), MG_SV(""));
-    return MG_OK;
+    return rc;
+}
+
+mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err)
+{
+    if (s->st.turn_step == MG_TURN_NONE)
+        return MG_OK;
+    mg_rc rc = close_step(s, err);
+    if (rc == MG_OK)
+        mg_turn_idle(s, MG_SV("{\"type\":\"end_turn\"}"), MG_SV(""));
+    return rc;
+}
+
+mg_rc mg_turn_abandon(struct mg_step *s, const char *why, struct mg_err *err)
+{
+    mg_step_event(s, MG_EV_SESSION_ERROR, mg_members_error(s->arena, "unknown_error", why, "exhausted"), true);
+    mg_rc rc = close_step(s, err);
+    if (rc == MG_OK)
+        rc = mg_turn_finish(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""), err);
+    return rc;
 }

@@ -22,6 +22,8 @@ mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, i
 /* Ends what the session does on behalf of an interrupt: every open call gets an answer authored by the server, the transcript is closed, one idle event,
  * a new epoch that fences the runner. No-op on a session without a turn. */
 mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
+/* The same on behalf of the server, when a step can never succeed: session.error with why, then idle with retries_exhausted. */
+mg_rc mg_turn_abandon(struct mg_step *s, const char *why, struct mg_err *err) MG_MUSTCHECK;
 /* The trigger and its companions go into the transcript as processed input although no answer came (interrupt, failure). */
 mg_rc mg_turn_take_inputs(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* The user entry of a request from its input events' bodies, as a raw content array; empty view when there is none. */

@@ -366,6 +366,20 @@ static void a_cloud_call_without_a_sandbox_ends_the_turn_with_an_error(void **st
     wait_status(f, "idle none");
 }
 
+static void a_step_that_can_never_succeed_ends_the_turn_with_an_error(void **state)
+{
+    struct fixture *f = *state;
+    struct mg_err err = {0};
+    char sql[256];
+    snprintf(sql, sizeof(sql), "UPDATE sessions SET agent = 'not json' WHERE id = '%s'", f->session.s);
+    assert_int_equal(mg_pg_script(f->pg, sql, &err), MG_OK);
+    send(f, message);
+    wait_status(f, "idle none");
+    assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'session.error'"), "exhausted");
+    assert_string_equal(query(f, "SELECT string_agg(role, ' ' ORDER BY ordinal) FROM transcript WHERE session_id = $1"),
+                        "user");
+}
+
 static void another_workspace_sees_no_such_session(void **state)
 {
     struct fixture *f = *state;
@@ -459,6 +473,7 @@ int main(void)
         T(case_3_an_interrupt_answers_the_calls_it_kills),
         T(a_batch_with_one_bad_event_leaves_nothing),
         T(a_cloud_call_without_a_sandbox_ends_the_turn_with_an_error),
+        T(a_step_that_can_never_succeed_ends_the_turn_with_an_error),
         T(another_workspace_sees_no_such_session),
         T(a_turn_of_a_dead_node_is_taken_over_at_its_step),
         T(a_started_call_of_a_dead_node_is_ambiguous_and_not_run_again),
