@@ -101,6 +101,7 @@ e2e_tests = \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_model_turns.py \
+	tests/e2e/test_reconnect.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
 	tests/lib/test-symbols.sh \
@@ -160,6 +161,7 @@ EXTRA_DIST += \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_model_turns.py \
+	tests/e2e/test_reconnect.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/ws.py \

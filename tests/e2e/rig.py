@@ -17,7 +17,8 @@ import urllib.parse
 from harness import Database, Mangod
 from ws import Closed, WebSocket
 
-POOL_MAX = 15  # database connections of a replica: 4 request, 4 engine and 4 sandbox threads, lease, notify, and one at the start
+SMALL_POOL = {"MANGO_REQUEST_THREADS": "4", "MANGO_ENGINE_THREADS": "4"}
+POOL_MAX = 4 + 4 + 7  # database connections of such a replica: docs/operating.md
 
 
 def behind(proxies):
@@ -25,7 +26,7 @@ def behind(proxies):
 
     def own(db):
         proxies.append(PgProxy(db).start())
-        return {"env": {"MANGO_DATABASE_URL": proxies[-1].url}}
+        return {"env": {"MANGO_DATABASE_URL": proxies[-1].url, **SMALL_POOL}}
 
     return own
 

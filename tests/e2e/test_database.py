@@ -12,7 +12,7 @@ import unittest
 
 from api import ApiError
 from harness import Database, FakeModel, Mangod, main, wait_for
-from rig import POOL_MAX, SseSocket, behind, http_ok, ids_of, mark, metrics, now, replicas
+from rig import POOL_MAX, SMALL_POOL, SseSocket, behind, http_ok, ids_of, mark, metrics, now, replicas
 
 EXIT_CONFIG, EXIT_IN_USE = 78, 75  # docs/operating.md
 STATEMENT_BOUND_S = 30  # a request behind a database that went deaf: one statement's deadline, and one connect for those that queued
@@ -215,7 +215,7 @@ class DatabaseCases(unittest.TestCase):
                 wait_for("work resumes without a restart", lambda s=sid: try_mark(m.client, s)[0] == 200, FAILOVER_S)
 
     def test_case_34_restarts_of_the_database_storm_nothing(self):
-        with Cluster(max_connections=40) as cluster, replicas() as (db, nodes):
+        with Cluster(max_connections=40) as cluster, replicas(env=SMALL_POOL) as (db, nodes):
             sid = nodes[0].client.new_session(tools=False)["id"]
             streams = [SseSocket(n.client, sid, "start", timeout=120) for n in nodes for _ in range(10)]
             peak = 0
