@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import BUILD, SRC, free_port, main
+from harness import BUILD, SRC, free_port, main, skip
 
 PAGE_S = 240  # several starts of a server that makes a database, on a loaded machine
 BLOCK = re.compile(r"^<!-- run -->\n```sh\n(.*?)^```", re.S | re.M)
@@ -92,4 +92,7 @@ class Documentation(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    missing = [p for p in ("curl", "openssl", "pg_dump", "pkg-config", "cc") if not shutil.which(p)]
+    if missing:
+        skip(f"the documentation's commands need {', '.join(missing)}")
     main()
