@@ -10,7 +10,7 @@
 
 enum {
     OPEN_MS = 20000,         /* a cold sandbox may take long to start its first shell */
-    SETTLE_MS = 2500,        /* after a timeout: for the shell to come back before it is given up */
+    SETTLE_MS = 3500,        /* after a timeout: for the shell to come back before it is given up */
     SETTLE_CANCEL_MS = 700,  /* the same after a cancel, which has to end within a second */
     ROUND_MS = 200,          /* between two signals */
     SIGNAL_MS = 1000,        /* for the helper that sends them */
@@ -222,16 +222,18 @@ void mg_shell_close(struct mg_shell *s)
     free(s);
 }
 
-/* Sends one round of signals. False when that is of no use. */
-static bool signal_foreground(struct mg_shell *s, const char *name)
+/* Sends one round of signals. False when that is of no use: the process is another one now, or cannot be reached. */
+static bool signal_foreground(struct mg_shell *s, const char *name, uint64_t end_ns)
 {
     struct mg_exec_status st = {0};
+    uint64_t limit_ns = mg_now_ns() + (uint64_t)SIGNAL_MS * 1000000;
 
     if (!s->pid[0])
         return false;
     const char *argv[] = {"/bin/sh", "-c", STOP, "mango-stop", s->pid, s->start, name, NULL};
-    struct mg_exec_req req = {.argv = argv, .deadline_ns = mg_now_ns() + (uint64_t)SIGNAL_MS * 1000000};
-    return s->ops->exec(s->box, &req, &st, NULL) == MG_OK && st.exited && st.exit_code == 0;
+    struct mg_exec_req req = {.argv = argv, .deadline_ns = limit_ns < end_ns ? limit_ns : end_ns};
+    mg_rc rc = s->ops->exec(s->box, &req, &st, NULL);
+    return rc == MG_ETIMEOUT || (rc == MG_OK && (st.timed_out || (st.exited && st.exit_code == 0)));
 }
 
 /* Ends what the command runs and waits for the shell to come back. True when it did. */
@@ -240,8 +242,8 @@ static bool stop_command(struct mg_shell *s, unsigned settle_ms)
     uint64_t end = mg_now_ns() + (uint64_t)settle_ms * 1000000;
     const char *name = "TERM";
 
-    for (uint64_t now = mg_now_ns(); now < end && signal_foreground(s, name); now = mg_now_ns()) {
-        uint64_t round = now + (uint64_t)ROUND_MS * 1000000;
+    while (mg_now_ns() < end && signal_foreground(s, name, end)) {
+        uint64_t round = mg_now_ns() + (uint64_t)ROUND_MS * 1000000;
         mg_rc rc = read_marker(s, round < end ? round : end, NULL, NULL);
         if (rc != MG_ETIMEOUT)
             return rc == MG_OK && s->marked && s->marker.text[1] == 'D';
