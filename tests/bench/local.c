@@ -18,8 +18,6 @@
 #include "bench/client.h"
 #include "plugin/plugin.h"
 
-extern char **environ;
-
 #define SV(z) ((struct mango_sv){(z), strlen(z)})
 
 static const char *const shell[] = {"/bin/sh", "-c", "echo ready", NULL};
