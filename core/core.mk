@@ -294,7 +294,7 @@ libcore_la_SOURCES = \
 	core/tools/tools.h \
 	core/tools/write.c
 
-libcore_la_LIBADD = $(PQ_LIBS) $(JANSSON_LIBS) $(CURL_LIBS) $(LWS_LIBS) $(OPENSSL_LIBS) $(LIBCONFIG_LIBS) -lpthread -lm
+libcore_la_LIBADD = $(PQ_LIBS) $(CURL_LIBS) $(LWS_LIBS) $(OPENSSL_LIBS) $(LIBCONFIG_LIBS) -lpthread -lm
 
 # The embeddable server: the same objects behind a small door; everything else is hidden.
 lib_LTLIBRARIES += libmango.la

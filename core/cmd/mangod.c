@@ -12,7 +12,7 @@
 #include "lib/server.h"
 #include "store/state-dir.h"
 
-enum { MG_EXIT_CONFIG = 78 /* EX_CONFIG */, MG_EXIT_FAILED = 70 /* EX_SOFTWARE */, MG_EXIT_USAGE = 64 /* EX_USAGE */ };
+enum { MG_EXIT_CONFIG = 78 /* EX_CONFIG */, MG_EXIT_FAILED = 70 /* EX_SOFTWARE */ };
 
 static int print_buf(mg_rc (*make)(struct mg_buf *out))
 {

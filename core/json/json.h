@@ -1,6 +1,6 @@
 /* JSON read with its text kept: every node knows the exact bytes it came from, so that tool inputs, results and stored
  * events travel as they arrived and are never re-encoded (jansson 2.14 does not preserve 0.1, -0, big integers,
- * duplicate keys or \u0000; see docs/architecture.md). jansson is used for what is ours alone (configuration, reports).
+ * duplicate keys or \u0000; see docs/architecture.md). It also reads and writes what is ours: one way to do it is enough.
  *
  * Nodes live in the arena and point into the source text, which must outlive them. */
 #ifndef MG_JSON_JSON_H
