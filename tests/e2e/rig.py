@@ -61,6 +61,13 @@ def rss(pid):
         return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
+def sanitized(pid):
+    """Whether the process runs under a sanitizer, whose quarantine keeps what was freed: its memory says nothing then."""
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as f:
+        maps = f.read()
+    return "libasan" in maps or "libtsan" in maps
+
+
 def mark(client, session_id, n=1):
     """n stored events and no turn: interrupts of an idle session."""
     return client.post(f"/v1/sessions/{session_id}/events", {"events": [{"type": "user.interrupt"}] * n})

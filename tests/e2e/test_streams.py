@@ -11,7 +11,7 @@ import time
 import unittest
 
 from harness import Mangod, free_port, main, wait_for
-from rig import CuttingReader, Namespace, SlowReaders, SseSocket, WsSocket, behind, fill, ids_of, mark, metrics, now, replicas, rss
+from rig import CuttingReader, Namespace, SlowReaders, SseSocket, WsSocket, behind, fill, ids_of, mark, metrics, now, replicas, rss, sanitized
 from ws import Closed, WebSocket
 
 REPAIR_S = 2.0  # documented: no event is later than that, whatever became of the wake-ups
@@ -162,7 +162,8 @@ class Streams(unittest.TestCase):
             end = wait_for("all four are closed", closed, 42, 0.2)
             self.assertLess(now() - cut, 42)
             self.assertEqual(end["fds"], start["fds"])
-            self.assertLess(end["process_resident_memory_bytes"], start["process_resident_memory_bytes"] + 12 * 2**20)
+            if not sanitized(m.process.pid):
+                self.assertLess(end["process_resident_memory_bytes"], start["process_resident_memory_bytes"] + 12 * 2**20)
 
     def test_case_21_slow_readers_cost_little_hurt_nobody_and_lose_nothing(self):
         with Mangod() as m:
@@ -195,7 +196,8 @@ class Streams(unittest.TestCase):
                     return metrics(m.client)["mango_stream_slow_closed_total"] >= 1
 
                 wait_for("the reader that takes nothing is closed", stalled_closed, 45, 0.2)
-                self.assertLess(peak - before, 51 * 128 * 1024 + 8 * 2**20, "bytes for 51 slow readers")
+                if not sanitized(m.process.pid):
+                    self.assertLess(peak - before, 51 * 128 * 1024 + 8 * 2**20, "bytes for 51 slow readers")
                 self.assertEqual(crowd.closed, 0, "a reader that takes 1 KB/s is slow, not stuck")
             finally:
                 crowd.end()
