@@ -183,16 +183,13 @@ dist_noinst_SCRIPTS += tests/support/pg-run tests/support/summary tests/lint/ban
 	tests/lint/layers tests/lint/run-all tests/lint/sources
 EXTRA_DIST += tests/lint/cppcheck.suppress
 
-.PHONY: lint format coverage
+.PHONY: lint format
 # Findings of any of these fail. Each prints one line when it is content.
 lint:
 	$(srcdir)/tests/lint/run-all
 
 format:
 	cd $(srcdir) && $(CLANG_FORMAT) -i $$(tests/lint/c-files)
-
-coverage:
-	$(srcdir)/tests/support/coverage $(abs_top_builddir)
 include tests/fuzz/fuzz.mk
 include tests/bench/bench.mk
 
