@@ -185,7 +185,7 @@ class Streams(unittest.TestCase):
             slow = [SseSocket(m.client, sid, "start", rcvbuf=4096).sock for _ in range(50)]  # small: each KB that is read shows at the server
             crowd = SlowReaders(slow, 1024)
             crowd.start()
-            stalled = WsSocket(m.client, sid, "start", timeout=90)  # reads nothing at all
+            stalled = WsSocket(m.client, sid, "start", timeout=240)  # reads nothing at all
             try:
                 self.assertLess(fast(), 2 * alone + MARGIN_S, "slow readers held up the fast ones")
                 peak = 0
@@ -195,7 +195,8 @@ class Streams(unittest.TestCase):
                     peak = max(peak, rss(m.process.pid))
                     return metrics(m.client)["mango_stream_slow_closed_total"] >= 1
 
-                wait_for("the reader that takes nothing is closed", stalled_closed, 45, 0.2)
+                # 30 s after the last progress; its kernel may take a little more now and then as it packs what waits.
+                wait_for("the reader that takes nothing is closed", stalled_closed, 150, 0.2)
                 if not sanitized(m.process.pid):
                     self.assertLess(peak - before, 51 * 128 * 1024 + 8 * 2**20, "bytes for 51 slow readers")
                 self.assertEqual(crowd.closed, 0, "a reader that takes 1 KB/s is slow, not stuck")
