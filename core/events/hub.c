@@ -428,7 +428,8 @@ static void topic_loaded(struct mg_hub *h, struct topic *t, struct mail *m)
     for (int i = 0; i < m->n; i++)
         mg_event_ref(m->events[i]);
     topic_append(t, m->events, m->n);
-    if (t->known > t->head || m->n >= MG_HUB_PAGE_EVENTS)
+    /* A page ends by its bytes or by its count: only an empty one says that there is no more. */
+    if (t->known > t->head || m->n > 0)
         topic_load(h, t);
     subs_ready(t); /* also when nothing came: the history is known to be done now */
 }
@@ -603,7 +604,7 @@ static struct mg_event *next_from_ring(const struct mg_sub *s)
 
 static bool topic_settled(const struct topic *t)
 {
-    return t->gone || (t->loaded_once && t->known <= t->head);
+    return t->gone || (t->loaded_once && t->load_token == 0 && !t->dirty && t->known <= t->head);
 }
 
 struct mg_event *mg_sub_next(struct mg_sub *s, bool *ret_live, enum mg_sub_end *ret_end)

@@ -20,6 +20,7 @@ struct fixture {
     struct mg_hub *hub;
     struct mg_id session;
     int64_t head;
+    int page_cap; /* events of a page that its bytes end before its count does; 0: none */
     bool gone;
     struct load loads[LOADS_MAX];
     int n_loads, total_loads;
@@ -59,7 +60,8 @@ static void answer_loads(struct fixture *f, mg_rc rc)
         struct load l = f->loads[--f->n_loads];
         struct mg_event *events[512];
         int n = 0;
-        for (int64_t seq = l.after + 1; seq <= f->head && n < l.limit && rc == MG_OK; seq++)
+        int most = f->page_cap && f->page_cap < l.limit ? f->page_cap : l.limit;
+        for (int64_t seq = l.after + 1; seq <= f->head && n < most && rc == MG_OK; seq++)
             events[n++] = log_event(seq);
         mg_hub_loaded(f->hub, l.token, events, n, f->gone ? MG_ENOTFOUND : rc);
         mg_hub_run(f->hub);
@@ -236,6 +238,53 @@ static void live_is_told_only_after_the_history(void **state)
     mg_sub_free(s);
 }
 
+/* A page that is full by its bytes is no end of the history, and neither is one behind which another load runs. */
+static void live_waits_for_the_last_page_however_pages_end(void **state)
+{
+    static const int caps[] = {0, 7};
+    for (int i = 0; i < 2; i++) {
+        struct fixture *f = *state;
+        f->page_cap = caps[i];
+        f->head = 3 * MG_HUB_PAGE_EVENTS;
+        struct mg_sub *s = subscribe(f, 0);
+        int64_t seq = 0;
+        bool live = false;
+        enum mg_sub_end end;
+        for (;;) {
+            struct mg_event *e = mg_sub_next(s, &live, &end);
+            if (live && !e)
+                break;
+            if (!e) {
+                assert_true(f->n_loads > 0);
+                struct load rest[LOADS_MAX];
+                int n_rest =
+                    f->n_loads - 1; /* one load at a time, so that the reader drains what is there between two */
+                for (int k = 0; k < n_rest; k++)
+                    rest[k] = f->loads[k + 1];
+                f->n_loads = 1;
+                int64_t whole = f->head;
+                struct load first = f->loads[0];
+                f->n_loads = 0;
+                struct mg_event *events[512];
+                int n = 0, most = f->page_cap ? f->page_cap : first.limit;
+                for (int64_t q = first.after + 1; q <= whole && n < most; q++)
+                    events[n++] = log_event(q);
+                mg_hub_loaded(f->hub, first.token, events, n, MG_OK);
+                mg_hub_run(f->hub);
+                for (int k = 0; k < n_rest; k++)
+                    f->loads[f->n_loads++] = rest[k];
+                continue;
+            }
+            assert_int_equal(e->seq, seq + 1);
+            seq = e->seq;
+            mg_event_unref(e);
+        }
+        assert_int_equal(seq, f->head);
+        mg_sub_free(s);
+        f->n_loads = 0;
+    }
+}
+
 static void preview(struct fixture *f, const char *type, const char *id)
 {
     struct mg_event *e = mg_event_new(0, mg_sv_of(id), mg_sv_of(type), MG_SV(""), MG_SV("{}"));
@@ -388,6 +437,7 @@ int main(void)
         T(case_21_slow_reader_keeps_no_events_in_memory),
         T(a_failed_load_is_tried_again_at_the_tick),
         T(live_is_told_only_after_the_history),
+        T(live_waits_for_the_last_page_however_pages_end),
         T(previews_come_before_their_event_and_never_without_a_start),
         T(a_flood_of_previews_is_dropped_until_the_next_start),
         T(a_session_deleted_elsewhere_ends_with_its_last_event),
