@@ -88,9 +88,8 @@ static void wait_for_repairs(struct mg_engine *e)
 static void hand_on(struct mg_engine *e)
 {
     struct mg_err err = {0};
-    mg_auto(arena) struct mg_arena *a = mg_arena_new();
     struct mg_pg *pg = mg_pg_new(e->opts.conninfo);
-    mg_rc rc = mg_turn_release(a, pg, &e->node, &err);
+    mg_rc rc = mg_turn_release(pg, &e->node, &err);
     if (rc == MG_OK)
         rc = mg_node_delete(pg, &e->node, &err);
     if (rc < 0)

@@ -193,13 +193,12 @@ struct wave {
     int n;
 };
 
-static void call_event(struct mg_run *r, struct mg_step *s, const struct mg_json *agent, const struct mg_model_block *b,
-                       bool cut, struct wave *w)
+static void call_event(struct mg_step *s, const struct mg_json *agent, const struct mg_model_block *b, bool cut,
+                       struct wave *w)
 {
     struct mg_tool_rule rule = mg_tool_rule_of(s->arena, agent, b->tool_name);
     struct mg_sv input = b->tool_input.len ? b->tool_input : MG_SV("{}");
     struct mg_tool_call *c = &w->calls[w->n];
-    (void)r;
     *c = (struct mg_tool_call){
         .ordinal = w->n,
         .round = s->st.transcript_len + s->n_entries,
@@ -237,7 +236,7 @@ static mg_rc block_events(struct mg_run *r, struct mg_step *s, const struct mg_m
             mg_step_event_id(s, &id, MG_EV_AGENT_THINKING, MG_SV(""), true);
         }
         if (b->kind == MG_BLOCK_TOOL_USE && with_calls)
-            call_event(r, s, agent, b, cut, w);
+            call_event(s, agent, b, cut, w);
         i++;
     }
     return MG_OK;

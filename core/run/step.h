@@ -13,7 +13,6 @@
 struct mg_engine;
 
 enum {
-    MG_STEP_EVENTS_MAX = 1024,              /* of one step: a POST holds at most 100, a model answer bounds the rest */
     MG_STEP_EVENT_BYTES = 48 * 1024 * 1024, /* text of one event: a body's limit and room for escapes */
 };
 

@@ -59,12 +59,10 @@ static mg_rc next_trigger(struct mg_step *s, int64_t *ret, struct mg_err *err)
 {
     *ret = 0;
     /* A fresh session's messages, and those of an idle one, are all in this step. */
-    bool all_here = true;
     int here = 0;
     for (int i = 0; i < s->n_events; i++)
         here += s->events[i].type == MG_EV_USER_MESSAGE && !s->events[i].processed;
-    all_here = here >= s->st.queued_inputs;
-    if (!all_here) {
+    if (here < s->st.queued_inputs) {
         mg_rc rc = mg_events_next_message(s->arena, s->t, &s->st.session, s->st.turn_trigger, ret, err);
         if (rc < 0 || *ret)
             return rc;

@@ -146,9 +146,8 @@ static const struct mg_stmt SQL_RELEASE = {
     " AND turn_step IN ('model', 'tools', 'backoff')",
 };
 
-mg_rc mg_turn_release(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, struct mg_err *err)
+mg_rc mg_turn_release(struct mg_pg *pg, const struct mg_id *node, struct mg_err *err)
 {
-    (void)a;
     return mg_pg_exec(pg, &SQL_RELEASE, (const struct mg_sv[]){mg_id_sv(node)}, 1, NULL, err);
 }
 

@@ -45,7 +45,7 @@ mg_rc mg_session_state_save(struct mg_arena *a, struct mg_txn *t, const struct m
 mg_rc mg_turn_claim_dead(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, int limit,
                          struct mg_session_state **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 /* Gives a node's turns back at a clean stop, so that another node takes them at once. */
-mg_rc mg_turn_release(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_turn_release(struct mg_pg *pg, const struct mg_id *node, struct mg_err *err) MG_MUSTCHECK;
 /* Of the given sessions those whose last_seq is above heads[i]: for the repair of streams. */
 mg_rc mg_session_heads(struct mg_arena *a, struct mg_pg *pg, const struct mg_sv *sessions, const int64_t *heads, int n,
                        void (*fn)(void *ctx, struct mg_sv session, int64_t last_seq), void *ctx,
