@@ -98,8 +98,9 @@ e2e_tests = \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
-	tests/e2e/test_fencing.py \
 	tests/e2e/test_docs.py \
+	tests/e2e/test_fencing.py \
+	tests/e2e/test_harness.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_reconnect.py \
 	tests/e2e/test_streams.py \
@@ -158,8 +159,9 @@ EXTRA_DIST += \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
-	tests/e2e/test_fencing.py \
 	tests/e2e/test_docs.py \
+	tests/e2e/test_fencing.py \
+	tests/e2e/test_harness.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_reconnect.py \
 	tests/e2e/test_streams.py \

@@ -42,11 +42,44 @@ def wait_for(what, test, timeout=30, every=0.02):
         time.sleep(every)
 
 
+PORTS = range(10000, 32768)  # below the kernel's ephemeral ports: no client socket of another test can take one that a server left
+
+
 def free_port():
-    with socket.socket() as s:
-        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port that nobody listens on now. Another test may still take it before we do: Mangod.start looks whose it is."""
+    for _ in range(100):
+        port = PORTS[secrets.randbelow(len(PORTS))]
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                s.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                pass
+    raise AssertionError(f"no free port found in {PORTS}")
+
+
+def listens(pid, port):
+    """Whether that very process listens on the port: an answer alone may be a stranger's."""
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/{pid}/net/{table}", encoding="ascii") as f:
+                rows = [line.split() for line in f][1:]
+        except OSError:
+            continue
+        inodes |= {f"socket:[{r[9]}]" for r in rows if r[3] == "0A" and int(r[1].rsplit(":", 1)[1], 16) == port}
+    try:
+        descriptors = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    for fd in descriptors:
+        try:
+            if os.readlink(f"/proc/{pid}/fd/{fd}") in inodes:
+                return True
+        except OSError:
+            pass  # closed in between
+    return False
 
 
 def skip(reason):
@@ -248,6 +281,8 @@ class Mangod:
         def ready():
             if not self.process.running():
                 raise AssertionError(f"mangod ended with status {self.process.popen.returncode}:\n{self.process.log()[-4000:]}")
+            if not listens(self.process.pid, self.port):
+                return False
             try:
                 return self.client.raw("GET", "/readyz", timeout=5)[0] == 200
             except OSError:
