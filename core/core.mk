@@ -153,8 +153,8 @@ libcore_la_SOURCES = \
 	core/model/offline.h \
 	core/model/request.c \
 	core/model/request.h \
-	core/model/sse-parse.c \
-	core/model/sse-parse.h \
+	core/net/sse-parse.c \
+	core/net/sse-parse.h \
 	core/net/address.c \
 	core/net/address.h \
 	core/net/call.c \

@@ -5,7 +5,7 @@
 #include "base/list.h"
 #include "model/message.h"
 #include "model/model.h"
-#include "model/sse-parse.h"
+#include "net/sse-parse.h"
 
 struct mg_model_ops {
     void (*close)(struct mg_model *m);

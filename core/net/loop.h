@@ -60,6 +60,7 @@ struct mg_net_result {
     uint64_t bytes;   /* of the body */
     bool reused;      /* an existing connection served it */
     bool resent;      /* the first connection was stale */
+    bool sent;        /* bytes of the request went out: the peer may have acted on it, whatever rc says */
     const char *text; /* what happened; no credential in it; for the call */
 };
 
@@ -72,6 +73,7 @@ struct mg_net_req {
     struct mg_sv body;
     uint32_t connect_ms, idle_ms, total_ms; /* 0: the defaults above */
     size_t max_bytes;                       /* 0: MG_NET_BODY_MAX */
+    bool fresh; /* on a new connection: for what must never be sent twice, as a stale one is found out by sending */
     /* The final answer's headers, each before the body. May be NULL. */
     void (*on_header)(void *ctx, int status, struct mg_sv name, struct mg_sv value);
     enum mg_net_go (*on_body)(void *ctx, const char *p, size_t n); /* may be NULL */

@@ -357,6 +357,8 @@ mg_rc mg_transfer_prepare(struct mg_transfer *t, const struct mg_net_opts *o, co
     curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, set_socket);
     if (o->ca_file)
         curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+    if (t->req.fresh)
+        curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
     set_method(t);
     set_proxy(e, o->proxy);
     set_limits(t);
@@ -368,7 +370,7 @@ bool mg_transfer_resend(struct mg_transfer *t, CURLcode code)
     long connects = 1;
     bool broke = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
     curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects);
-    if (!broke || t->any_byte || t->resent || connects > 0 || t->stop != MG_OK)
+    if (!broke || t->any_byte || t->resent || t->req.fresh || connects > 0 || t->stop != MG_OK)
         return false;
     t->resent = true;
     t->connect_ns = mg_now_ns() + t->req.connect_ms * 1000000ull;
@@ -394,19 +396,22 @@ static mg_rc explain(struct mg_transfer *t, CURLcode code)
 
 void mg_transfer_tell(struct mg_transfer *t, CURLcode code)
 {
-    long connects = 1;
+    long connects = 1, written = 0;
     if (t->told)
         return;
     t->told = true;
     mg_rc rc = t->draining ? MG_OK : t->stop != MG_OK ? t->stop : explain(t, code);
-    if (t->easy)
+    if (t->easy) {
         curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects);
+        curl_easy_getinfo(t->easy, CURLINFO_REQUEST_SIZE, &written);
+    }
     struct mg_net_result r = {
         .rc = rc,
         .status = t->status >= 200 ? t->status : 0,
         .bytes = t->bytes,
         .reused = t->easy && connects == 0,
         .resent = t->resent,
+        .sent = written > 0 || t->any_byte || t->resent,
         .text = rc == MG_OK ? "" : t->text,
     };
     if (t->req.on_done)

@@ -6,7 +6,7 @@
 #include "model/failure.h"
 #include "model/message.h"
 #include "model/offline.h"
-#include "model/sse-parse.h"
+#include "net/sse-parse.h"
 
 enum { ANSWER_MAX = 4 * 1024 * 1024 };
 

@@ -1,7 +1,7 @@
 /* Model stream: how the bytes are cut makes no difference, and no stream breaks the fold. The first byte says where to cut. */
 #include "fuzz/fuzz.h"
 #include "model/message.h"
-#include "model/sse-parse.h"
+#include "net/sse-parse.h"
 
 enum { LINE_MAX_BYTES = 4096 };
 

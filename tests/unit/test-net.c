@@ -315,6 +315,64 @@ static void wait_streams(struct sync *s, int n)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* How one request ended. */
+struct ending {
+    struct stream stream;
+    struct mg_net_result result;
+};
+
+static void ending_done(void *ctx, const struct mg_net_result *r)
+{
+    struct ending *e = ctx;
+    e->result = *r;
+    stream_done(&e->stream, r);
+}
+
+static struct mg_net_result ending_of(struct fixture *f, const char *url, bool fresh)
+{
+    struct sync sync = {.lock = PTHREAD_MUTEX_INITIALIZER, .cond = PTHREAD_COND_INITIALIZER};
+    struct ending e = {.stream.sync = &sync};
+    mg_net_start(f->n, &(struct mg_net_req){.url = mg_sv_of(url),
+                                            .body = MG_SV("{}"),
+                                            .idle_ms = 200,
+                                            .fresh = fresh,
+                                            .on_done = ending_done,
+                                            .ctx = &e});
+    wait_streams(&sync, 1);
+    return e.result;
+}
+
+static void a_fresh_request_takes_no_pooled_connection_and_is_never_resent(void **state)
+{
+    struct fixture *f = *state;
+    struct url u = url_of(f, "127.0.0.1", "/");
+    endpoint_script(f->e, "body text/plain x\nstale");
+    assert_int_equal(ending_of(f, u.s, false).rc, MG_OK);
+    endpoint_script(f->e, "body text/plain x");
+    struct mg_net_result r = ending_of(f, u.s, true);
+    assert_int_equal(r.rc, MG_OK);
+    assert_false(r.reused);
+    assert_false(r.resent);
+    assert_int_equal(endpoint_connections(f->e), 2);
+    endpoint_script(f->e, "reset");
+    r = ending_of(f, u.s, true);
+    assert_int_equal(r.rc, MG_EIO);
+    assert_true(r.sent);
+    assert_int_equal(endpoint_requests(f->e), 3);
+}
+
+static void a_failure_says_whether_the_request_went_out(void **state)
+{
+    struct fixture *f = *state;
+    struct url u = url_of(f, "127.0.0.1", "/"), missing = url_of(f, "missing.test", "/");
+    assert_false(ending_of(f, missing.s, false).sent);
+    assert_false(ending_of(f, "http://127.0.0.1:1/", false).sent);
+    endpoint_script(f->e, "silence");
+    struct mg_net_result r = ending_of(f, u.s, false);
+    assert_int_equal(r.rc, MG_ETIMEOUT);
+    assert_true(r.sent);
+}
+
 /* Runs 200 streams of 1.4 s and, with slow, 20 calls to a name whose lookup hangs. Returns the longest gap of any
  * stream. */
 static uint64_t run_streams(struct fixture *f, bool slow)
@@ -681,6 +739,8 @@ int main(void)
         WITH(case_44_a_hanging_lookup_holds_up_no_stream),
         cmocka_unit_test(case_44_closing_does_not_wait_for_a_lookup),
         WITH(only_public_addresses_are_reached_where_that_is_asked_for),
+        WITH(a_fresh_request_takes_no_pooled_connection_and_is_never_resent),
+        WITH(a_failure_says_whether_the_request_went_out),
         cmocka_unit_test(addresses_are_told_apart),
         WITH(a_proxy_gets_the_request_and_names_are_its_business),
         cmocka_unit_test(a_socks_proxy_is_given_the_name),

@@ -14,7 +14,7 @@
 #include "model/message.h"
 #include "model/model.h"
 #include "model/offline.h"
-#include "model/sse-parse.h"
+#include "net/sse-parse.h"
 
 #define TOOL(name) "{\"name\":\"" name "\",\"description\":\"x\",\"input_schema\":{\"type\":\"object\"}}"
 #define ALL_TOOLS                                                                                                    \

@@ -2,7 +2,7 @@
 #include "unit.h"
 
 #include "base/mem.h"
-#include "model/sse-parse.h"
+#include "net/sse-parse.h"
 
 static bool collect(void *ctx, struct mg_sv name, struct mg_sv data)
 {
@@ -130,6 +130,28 @@ static void a_cut_event_is_noticed(void **state)
     mg_sse_done(&s);
 }
 
+static void ids_and_retries_are_kept_for_readers_that_resume(void **state)
+{
+    (void)state;
+    char line[MG_SSE_ID_MAX + 8];
+    struct mg_sse s;
+    mg_auto(buf) struct mg_buf got = MG_BUF_INIT(1 << 20);
+    mg_sse_init(&s, 4096, collect, &got);
+    assert_int_equal(s.retry_ms, -1);
+    assert_int_equal(mg_sse_feed(&s, "id: a-1\nretry: 250\ndata: \n\nretry: soon\nretry: -4\n\n", 50, NULL), MG_OK);
+    assert_true(mg_sv_eqz(mg_sv_n(s.id, s.id_len), "a-1"));
+    assert_int_equal(s.retry_ms, 250);
+    assert_int_equal(mg_sse_feed(&s, "id: b\x01\n", 7, NULL), MG_OK); /* could not be sent back as a header */
+    assert_int_equal(s.id_len, 0);
+    memset(line, 'x', sizeof(line));
+    memcpy(line, "id:", 3);
+    line[sizeof(line) - 1] = '\n';
+    assert_int_equal(mg_sse_feed(&s, "id: c\n", 6, NULL), MG_OK);
+    assert_int_equal(mg_sse_feed(&s, line, sizeof(line), NULL), MG_OK);
+    assert_int_equal(s.id_len, 0);
+    mg_sse_done(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -138,6 +160,7 @@ int main(void)
         cmocka_unit_test(lines_and_events_over_the_limit_are_refused),
         cmocka_unit_test(a_reader_can_stop_the_stream),
         cmocka_unit_test(a_cut_event_is_noticed),
+        cmocka_unit_test(ids_and_retries_are_kept_for_readers_that_resume),
     };
     return RUN(tests);
 }

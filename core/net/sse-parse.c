@@ -1,4 +1,4 @@
-#include "model/sse-parse.h"
+#include "net/sse-parse.h"
 
 void mg_sse_init(struct mg_sse *s, size_t line_max, mg_sse_fn *fn, void *ctx)
 {
@@ -6,6 +6,7 @@ void mg_sse_init(struct mg_sse *s, size_t line_max, mg_sse_fn *fn, void *ctx)
         .line = MG_BUF_INIT(line_max),
         .data = MG_BUF_INIT(line_max),
         .line_max = line_max,
+        .retry_ms = -1,
         .fn = fn,
         .ctx = ctx,
     };
@@ -53,6 +54,23 @@ static void set_name(struct mg_sse *s, struct mg_sv value)
     memcpy(s->name, value.ptr, s->name_len);
 }
 
+/* An id goes back to the server as a header: one that could not stand in a header counts as none. */
+static void set_id(struct mg_sse *s, struct mg_sv value)
+{
+    bool plain = value.len <= sizeof(s->id);
+    for (size_t i = 0; plain && i < value.len; i++)
+        plain = (unsigned char)value.ptr[i] >= 0x20 && value.ptr[i] != 0x7f;
+    s->id_len = plain ? value.len : 0;
+    memcpy(s->id, value.ptr, s->id_len);
+}
+
+static void set_retry(struct mg_sse *s, struct mg_sv value)
+{
+    int64_t ms;
+    if (mg_sv_to_i64(value, &ms) && ms >= 0)
+        s->retry_ms = ms;
+}
+
 static mg_rc take_line(struct mg_sse *s, struct mg_sv line, struct mg_err *err)
 {
     if (!s->begun && mg_sv_starts(line, "\xef\xbb\xbf"))
@@ -69,7 +87,11 @@ static mg_rc take_line(struct mg_sse *s, struct mg_sv line, struct mg_err *err)
         return add_data(s, value, err);
     if (mg_sv_eqz(field, "event"))
         set_name(s, value);
-    return MG_OK; /* id and retry are for readers that reconnect; a model stream cannot be resumed */
+    else if (mg_sv_eqz(field, "id"))
+        set_id(s, value);
+    else if (mg_sv_eqz(field, "retry"))
+        set_retry(s, value);
+    return MG_OK;
 }
 
 /* Offset of the first CR or LF, or n. */
