@@ -93,6 +93,7 @@ tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 # Real processes over real sockets. Python's standard library only.
 # files: tests/e2e/test*.py tests/sdk/run.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests = \
+	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_contract.py \
@@ -154,6 +155,7 @@ EXTRA_DIST += \
 	tests/e2e/demo \
 	tests/e2e/harness.py \
 	tests/e2e/rig.py \
+	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_contract.py \
@@ -166,6 +168,7 @@ EXTRA_DIST += \
 	tests/e2e/test_reconnect.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
+	tests/e2e/turns.py \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \

@@ -165,7 +165,7 @@ void mg_response_error(struct mg_buf *out, const struct mg_response_head *h, con
 {
     mg_auto(buf) struct mg_buf body = MG_BUF_INIT(ERROR_BODY_MAX);
     struct mg_http_res res = {
-        .should_not_retry = err->rc == MG_ECONFLICT,
+        .should_not_retry = err->rc == MG_ECONFLICT || err->rc == MG_EINVAL,
         .retry_after_s = err->retry_after_s,
     };
     if (allow && allow[0])

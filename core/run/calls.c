@@ -80,14 +80,8 @@ static mg_rc wave_lost(struct mg_step *s, struct mg_tool_call *calls, int n, con
             return rc;
     }
     mg_step_event(s, MG_EV_SESSION_ERROR, mg_members_error(s->arena, "unknown_error", why, "exhausted"), true);
-    mg_rc rc = mg_turn_after_calls(s, calls, n, err); /* the results go into the transcript */
-    if (rc < 0)
-        return rc;
-    if (s->st.turn_step == MG_TURN_MODEL) {
-        mg_turn_request_end(s, true, NULL);
-        mg_turn_idle(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""));
-    }
-    return MG_OK;
+    mg_turn_results(s, calls, n);
+    return mg_turn_exhaust(s, err);
 }
 
 static mg_rc answer_started(struct mg_run *r, struct mg_step *s, struct mg_tool_call *c, struct mg_err *err)

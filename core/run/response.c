@@ -41,20 +41,17 @@ static int64_t backoff_us(int64_t attempt, uint32_t retry_after_ms)
     return (ms + (int64_t)mg_rng_below((uint64_t)ms / 4 + 1)) * 1000;
 }
 
-/* The turn is over without an answer. The inputs stay in the transcript; messages behind them are not tried: they would fail alike. */
 static mg_rc give_up(struct mg_step *s, const char *type, const char *message, bool terminal, struct mg_err *err)
 {
     mg_step_event(s, MG_EV_SESSION_ERROR,
                   mg_members_error(s->arena, type, message, terminal ? "terminal" : "exhausted"), true);
+    if (!terminal)
+        return mg_turn_exhaust(s, err);
     mg_rc rc = mg_events_mark_all(s->arena, s->t, &s->st.session, s->st.last_seq, s->now_us, err);
     if (rc < 0)
         return rc;
     s->st.queued_inputs = 0;
     s->st.open_actions = 0;
-    if (!terminal) {
-        mg_turn_idle(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""));
-        return MG_OK;
-    }
     mg_step_event(s, MG_EV_STATUS_TERMINATED, MG_SV(""), true);
     s->st.status = MG_ST_TERMINATED;
     s->st.turn_step = MG_TURN_NONE;
@@ -269,6 +266,9 @@ static enum verdict verdict_of(const struct mg_model_result *res, const struct m
         return st->turn_continues < MG_TURN_CONTINUE_MAX ? V_CUT_CALLS : V_END;
     if (mg_sv_eqz(stop, "max_tokens"))
         return st->turn_continues < MG_TURN_CONTINUE_MAX ? V_CONTINUE : V_END;
+    /* A turn that is over asks for nothing; a refusal may cut an answer anywhere. */
+    if (n_calls && !mg_sv_eqz(stop, "refusal"))
+        return V_BROKEN;
     if (mg_sv_eqz(stop, "pause_turn"))
         return st->turn_continues < MG_TURN_PAUSE_MAX ? V_CONTINUE : V_END;
     if (mg_sv_eqz(stop, "end_turn") || mg_sv_eqz(stop, "stop_sequence") || mg_sv_eqz(stop, "refusal"))

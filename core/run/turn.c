@@ -156,14 +156,9 @@ struct mg_sv mg_turn_user_content(struct mg_arena *a, const struct mg_sv *types,
     return mg_arena_sv(a, mg_buf_view(&b));
 }
 
-mg_rc mg_turn_take_inputs(struct mg_step *s, struct mg_err *err)
+/* One user entry of these inputs, which are processed with it. */
+static mg_rc take(struct mg_step *s, const struct mg_input_row *rows, int n, struct mg_err *err)
 {
-    mg_auto(res) struct mg_res *r = NULL;
-    struct mg_input_row *rows;
-    int n;
-    mg_rc rc = mg_events_inputs(s->arena, s->t, &s->st.session, s->st.turn_trigger, &r, &rows, &n, err);
-    if (rc < 0 || n == 0)
-        return rc;
     struct mg_sv *types = mg_arena_alloc(s->arena, sizeof(*types) * 2 * (size_t)n);
     struct mg_sv *bodies = types + n;
     int64_t *seqs = mg_arena_alloc(s->arena, sizeof(*seqs) * (size_t)n);
@@ -176,6 +171,50 @@ mg_rc mg_turn_take_inputs(struct mg_step *s, struct mg_err *err)
     if (content.len)
         mg_step_transcript(s, false, content);
     return mg_events_mark(s->arena, s->t, &s->st.session, seqs, n, s->now_us, err);
+}
+
+mg_rc mg_turn_take_inputs(struct mg_step *s, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    struct mg_input_row *rows;
+    int n;
+    mg_rc rc = mg_events_inputs(s->arena, s->t, &s->st.session, s->st.turn_trigger, &r, &rows, &n, err);
+    return rc < 0 || n == 0 ? rc : take(s, rows, n, err);
+}
+
+/* Messages that this very step admitted are not in the log yet. */
+static void take_admitted(struct mg_step *s)
+{
+    for (int i = 0; i < s->n_events; i++) {
+        struct mg_event_row *e = &s->events[i];
+        if (e->processed || (e->type != MG_EV_USER_MESSAGE && e->type != MG_EV_SYSTEM_MESSAGE))
+            continue;
+        struct mg_sv type = mg_sv_of(mg_event_type_name(e->type));
+        struct mg_sv content = mg_turn_user_content(s->arena, &type, &e->body, 1);
+        if (content.len)
+            mg_step_transcript(s, false, content);
+        e->processed = true;
+    }
+}
+
+mg_rc mg_turn_exhaust(struct mg_step *s, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    struct mg_input_row *rows;
+    int n;
+    mg_rc rc = mg_events_waiting(s->arena, s->t, &s->st.session, s->st.turn_trigger, &r, &rows, &n, err);
+    for (int i = 0, next; rc == MG_OK && i < n; i = next) {
+        for (next = i + 1; next < n && mg_sv_eqz(rows[next].type, "system.message"); next++)
+            ;
+        rc = take(s, &rows[i], next - i, err);
+    }
+    if (rc < 0)
+        return rc;
+    take_admitted(s);
+    s->st.queued_inputs = 0;
+    s->st.open_actions = 0;
+    mg_turn_idle(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""));
+    return MG_OK;
 }
 
 /* ---- tool calls ---- */
@@ -196,6 +235,12 @@ static struct mg_sv results_content(struct mg_arena *a, const struct mg_tool_cal
     }
     mg_jw_arr_end(&w);
     return mg_arena_sv(a, mg_buf_view(&b));
+}
+
+void mg_turn_results(struct mg_step *s, const struct mg_tool_call *calls, int n)
+{
+    if (n)
+        mg_step_transcript(s, false, results_content(s->arena, calls, n));
 }
 
 static struct mg_sv requires_action(struct mg_arena *a, const struct mg_tool_call *calls, int n)
@@ -233,13 +278,13 @@ mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, i
         s->st.turn_step = MG_TURN_ACTION;
         return MG_OK;
     }
-    mg_step_transcript(s, false, results_content(s->arena, calls, n));
+    mg_turn_results(s, calls, n);
     if (s->st.turn_round >= MG_TURN_ROUNDS_MAX) {
         mg_step_event(s, MG_EV_SESSION_ERROR,
                       mg_members_error(s->arena, "tool_use_limit_reached_error",
                                        "the turn reached its limit of 200 model requests", "exhausted"),
                       true);
-        return mg_turn_finish(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""), err);
+        return mg_turn_exhaust(s, err);
     }
     mg_turn_request(s, false);
     return MG_OK;
@@ -295,9 +340,8 @@ static mg_rc interrupt_calls(struct mg_step *s, struct mg_err *err)
     if (rc < 0)
         return rc;
     s->st.open_actions = 0;
-    if (n)
-        mg_step_transcript(s, false, results_content(s->arena, calls, n));
-    return MG_OK;
+    mg_turn_results(s, calls, n);
+    return mg_turn_take_inputs(s, err); /* a system.message behind a result that was only a part */
 }
 
 /* Ends what the present step does, with a legal transcript, and fences its runner. */
@@ -337,7 +381,5 @@ mg_rc mg_turn_abandon(struct mg_step *s, const char *why, struct mg_err *err)
 {
     mg_step_event(s, MG_EV_SESSION_ERROR, mg_members_error(s->arena, "unknown_error", why, "exhausted"), true);
     mg_rc rc = close_step(s, err);
-    if (rc == MG_OK)
-        rc = mg_turn_finish(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""), err);
-    return rc;
+    return rc < 0 ? rc : mg_turn_exhaust(s, err);
 }

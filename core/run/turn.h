@@ -24,6 +24,11 @@ mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, i
 mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* The same on behalf of the server, when a step can never succeed: session.error with why, then idle with retries_exhausted. */
 mg_rc mg_turn_abandon(struct mg_step *s, const char *why, struct mg_err *err) MG_MUSTCHECK;
+/* The turn is over without an answer: idle with retries_exhausted. What waits in the queue is not tried, since it would fail alike (semantics TU5): it is
+ * marked as processed and put into the transcript, so that the next turn's model has read it. */
+mg_rc mg_turn_exhaust(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
+/* Puts the results of a wave into the transcript, in the order of its calls. */
+void mg_turn_results(struct mg_step *s, const struct mg_tool_call *calls, int n);
 /* The trigger and its companions go into the transcript as processed input although no answer came (interrupt, failure). */
 mg_rc mg_turn_take_inputs(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* The user entry of a request from its input events' bodies, as a raw content array; empty view when there is none. */

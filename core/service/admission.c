@@ -12,8 +12,10 @@ struct admission {
     struct mg_res *calls_res;
     int n_calls;
     bool calls_loaded, calls_changed;
+    const struct mg_draft *drafts;
     struct mg_sv *answers; /* one rendered event per draft */
     struct mg_id *ids;
+    int64_t *replayed; /* per draft: seq of the stored event that it repeats, or 0 */
     bool interrupted, claimed;
     int64_t epoch_before;
 };
@@ -112,65 +114,92 @@ static bool same_result(struct mg_arena *a, struct mg_sv stored_body, const stru
     return mg_json_equal(a, old, x);
 }
 
+/* An event of this step, which is not in the log yet, else of the log. seq 0: of this step. */
+static mg_rc event_find(struct admission *ad, const struct mg_id *id, struct mg_res **ret_res,
+                        struct mg_event_seen *ret, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    for (int i = 0; i < s->n_events; i++)
+        if (strcmp(s->events[i].id.s, id->s) == 0) {
+            *ret = (struct mg_event_seen){.type = mg_sv_of(mg_event_type_name(s->events[i].type)),
+                                          .body = s->events[i].body,
+                                          .processed_us = s->now_us};
+            return MG_OK;
+        }
+    return mg_event_get(s->t, &s->st.session, id, ret_res, ret, err);
+}
+
+static void answer_with_seen(struct admission *ad, int i, const struct mg_id *id, const struct mg_event_seen *e)
+{
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
+    (void)mg_event_render(&b, e->body, e->processed_us);
+    ad->answers[i] = mg_arena_sv(ad->step.arena, mg_buf_view(&b));
+    ad->ids[i] = *id;
+    ad->replayed[i] = e->seq;
+}
+
 /* A result for a call that has one: the same again is the client's retry after a lost answer; another one is refused for good. */
 static mg_rc answer_again(struct admission *ad, const struct mg_draft *d, int i, const struct mg_tool_call *c,
                           struct mg_err *err)
 {
-    struct mg_step *s = &ad->step;
     mg_auto(res) struct mg_res *r = NULL;
     struct mg_event_seen e;
-    mg_rc rc = mg_event_get(s->t, &s->st.session, &c->result_event, &r, &e, err);
+    mg_rc rc = event_find(ad, &c->result_event, &r, &e, err);
     if (rc < 0)
         return rc;
-    if (!mg_sv_eqz(e.type, mg_event_type_name(d->type)) || !same_result(s->arena, e.body, d))
+    if (!mg_sv_eqz(e.type, mg_event_type_name(d->type)) || !same_result(ad->step.arena, e.body, d))
         return mg_err_set(err, MG_ECONFLICT,
                           "events[%d].%s: the call '%s' was already answered by '%s'; its result cannot be changed", i,
                           ref_name(d), c->event_id.s, c->result_event.s);
-    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
-    (void)mg_event_render(&b, e.body, e.processed_us);
-    ad->answers[i] = mg_arena_sv(s->arena, mg_buf_view(&b));
-    ad->ids[i] = c->result_event;
+    answer_with_seen(ad, i, &c->result_event, &e);
     return MG_OK;
 }
 
-/* A reference that names no open call: an answered one, or none at all. */
-static mg_rc answer_closed(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
-{
-    struct mg_step *s = &ad->step;
-    mg_auto(res) struct mg_res *r = NULL;
-    struct mg_tool_call c;
-    mg_rc rc = mg_call_by_event(s->arena, s->t, &s->st.session, d->ref_id, &r, &c, err);
-    if (rc == MG_ENOTFOUND)
-        return mg_err_set(err, MG_EINVAL,
-                          "events[%d].%s: this session has no tool call '%.*s'; give the id of its tool use event", i,
-                          ref_name(d), MG_SV_ARG(d->ref_id));
-    if (rc < 0)
-        return rc;
-    if (d->type != MG_EV_USER_TOOL_CONFIRMATION && c.result_event.s[0])
-        return answer_again(ad, d, i, &c, err);
-    return mg_err_set(err, MG_ECONFLICT, "events[%d].%s: the call '%s' does not wait for an answer any more", i,
-                      ref_name(d), c.event_id.s);
-}
-
-static mg_rc admit_result(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+/* The call that a draft names: of the present wave, then *ret may be changed and saved, or a closed one, whose texts *ret_res keeps. */
+static mg_rc call_find(struct admission *ad, const struct mg_draft *d, int i, struct mg_res **ret_res,
+                       struct mg_tool_call *closed, struct mg_tool_call **ret, struct mg_err *err)
 {
     struct mg_step *s = &ad->step;
     mg_rc rc = calls_load(ad, err);
     if (rc < 0)
         return rc;
-    struct mg_tool_call *c = call_open(ad, d->ref_id);
-    if (!c)
-        return answer_closed(ad, d, i, err);
+    *ret = call_open(ad, d->ref_id);
+    if (*ret)
+        return MG_OK;
+    rc = mg_call_by_event(s->arena, s->t, &s->st.session, d->ref_id, ret_res, closed, err);
+    if (rc == MG_ENOTFOUND)
+        return mg_err_set(err, MG_EINVAL,
+                          "events[%d].%s: this session has no tool call '%.*s'; give the id of its tool use event", i,
+                          ref_name(d), MG_SV_ARG(d->ref_id));
+    *ret = closed;
+    return rc;
+}
+
+static mg_rc admit_result(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    mg_auto(res) struct mg_res *r = NULL;
+    struct mg_tool_call closed, *c;
+    mg_rc rc = call_find(ad, d, i, &r, &closed, &c, err);
+    if (rc < 0)
+        return rc;
     bool custom = d->type == MG_EV_USER_CUSTOM_TOOL_RESULT;
     if ((c->kind == MG_CALL_CUSTOM) != custom)
         return mg_err_set(err, MG_EINVAL, "events[%d].type: the call '%s' is answered by a %s event", i, c->event_id.s,
                           custom ? "user.tool_result" : "user.custom_tool_result");
+    if (c->denied)
+        return mg_err_set(err, MG_EINVAL,
+                          "events[%d].tool_use_id: the call '%s' was denied and must not be run; it takes no result", i,
+                          c->event_id.s);
     if (c->waits == MG_WAIT_CONFIRMATION)
         return mg_err_set(err, MG_EINVAL,
                           "events[%d].tool_use_id: the call '%s' waits for a user.tool_confirmation first", i,
                           c->event_id.s);
     if (c->state == MG_CALL_COMPLETED || c->state == MG_CALL_AMBIGUOUS)
         return answer_again(ad, d, i, c, err);
+    if (c == &closed)
+        return mg_err_set(err, MG_ECONFLICT, "events[%d].%s: the call '%s' does not wait for an answer any more", i,
+                          ref_name(d), c->event_id.s);
     if (c->waits != MG_WAIT_RESULT)
         return mg_err_set(
             err, MG_EINVAL,
@@ -186,18 +215,36 @@ static mg_rc admit_result(struct admission *ad, const struct mg_draft *d, int i,
     return mg_call_save(s->arena, s->t, &s->st.session, s->st.turn_epoch, c, err);
 }
 
+/* Why a call that waits for no confirmation takes none. */
+static mg_rc confirmation_refused(const struct mg_tool_call *c, int i, struct mg_err *err)
+{
+    if (c->kind == MG_CALL_CUSTOM)
+        return mg_err_set(err, MG_EINVAL,
+                          "events[%d].type: the call '%s' is answered by a user.custom_tool_result event", i,
+                          c->event_id.s);
+    if (c->allowed || c->denied)
+        return mg_err_set(err, MG_ECONFLICT, "events[%d].tool_use_id: the call '%s' was already %s", i, c->event_id.s,
+                          c->allowed ? "allowed" : "denied");
+    if (c->result_event.s[0])
+        return mg_err_set(err, MG_ECONFLICT,
+                          "events[%d].tool_use_id: the call '%s' was already answered by '%s' and waits for nothing", i,
+                          c->event_id.s, c->result_event.s);
+    return mg_err_set(err, MG_EINVAL,
+                      "events[%d].tool_use_id: the call '%s' needs no confirmation (its evaluated_permission is not "
+                      "ask)",
+                      i, c->event_id.s);
+}
+
 static mg_rc admit_confirmation(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
 {
     struct mg_step *s = &ad->step;
-    mg_rc rc = calls_load(ad, err);
+    mg_auto(res) struct mg_res *r = NULL;
+    struct mg_tool_call closed, *c;
+    mg_rc rc = call_find(ad, d, i, &r, &closed, &c, err);
     if (rc < 0)
         return rc;
-    struct mg_tool_call *c = call_open(ad, d->ref_id);
-    if (!c)
-        return answer_closed(ad, d, i, err);
-    if (c->waits != MG_WAIT_CONFIRMATION)
-        return mg_err_set(err, MG_ECONFLICT, "events[%d].tool_use_id: the call '%s' does not wait for a confirmation",
-                          i, c->event_id.s);
+    if (c->waits != MG_WAIT_CONFIRMATION || c == &closed)
+        return confirmation_refused(c, i, err);
     store_draft(ad, d, i, true);
     ad->calls_changed = true;
     c->allowed = d->allow;
@@ -226,6 +273,48 @@ static mg_rc admit_interrupt(struct admission *ad, const struct mg_draft *d, int
     return mg_turn_interrupt(&ad->step, err);
 }
 
+/* Calls that wait for a client, as the drafts before have left them. */
+static int64_t gates(const struct admission *ad)
+{
+    int64_t n = 0;
+    if (!ad->calls_loaded)
+        return ad->step.st.open_actions;
+    for (int i = 0; i < ad->n_calls; i++)
+        n += ad->calls[i].waits != MG_WAIT_NONE;
+    return n;
+}
+
+/* What stood behind a result that is repeated: the same system.message, or the repeat is another request. */
+static mg_rc system_again(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    mg_auto(res) struct mg_res *r = NULL;
+    struct mg_event_seen e = {0};
+    struct mg_id id;
+    mg_rc rc = mg_event_at(s->arena, s->t, &s->st.session, ad->replayed[i - 1] + 1, &r, &e, err);
+    if (rc < 0 && rc != MG_ENOTFOUND)
+        return rc;
+    if (rc == MG_ENOTFOUND || !mg_sv_eqz(e.type, "system.message") || !same_result(s->arena, e.body, d) ||
+        !mg_id_from(e.id, &id))
+        return mg_err_set(err, MG_ECONFLICT,
+                          "events[%d]: the result before it was accepted earlier, without this system.message", i);
+    answer_with_seen(ad, i, &id, &e);
+    return MG_OK;
+}
+
+static mg_rc admit_system(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+{
+    if (ad->drafts[i - 1].type == MG_EV_USER_MESSAGE && gates(ad) > 0)
+        return mg_err_set(err, MG_EINVAL,
+                          "events[%d]: while calls wait for a client, a system.message may only follow one of their "
+                          "results; send it with a message once they are answered",
+                          i);
+    if (ad->replayed[i - 1])
+        return system_again(ad, d, i, err);
+    store_draft(ad, d, i, false);
+    return MG_OK;
+}
+
 static mg_rc admit_draft(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
 {
     switch (d->type) {
@@ -234,8 +323,7 @@ static mg_rc admit_draft(struct admission *ad, const struct mg_draft *d, int i, 
         ad->step.st.queued_inputs++;
         return MG_OK;
     case MG_EV_SYSTEM_MESSAGE:
-        store_draft(ad, d, i, false);
-        return MG_OK;
+        return admit_system(ad, d, i, err);
     case MG_EV_USER_INTERRUPT:
         return admit_interrupt(ad, d, i, err);
     case MG_EV_USER_TOOL_RESULT:
@@ -289,6 +377,8 @@ static mg_rc admit_all(struct admission *ad, const struct mg_draft *drafts, int 
     struct mg_step *s = &ad->step;
     ad->answers = mg_arena_alloc(s->arena, sizeof(*ad->answers) * (size_t)n);
     ad->ids = mg_arena_alloc(s->arena, sizeof(*ad->ids) * (size_t)n);
+    ad->replayed = mg_arena_alloc(s->arena, sizeof(*ad->replayed) * (size_t)n);
+    ad->drafts = drafts;
     for (int i = 0; i < n; i++) {
         mg_rc rc = admit_draft(ad, &drafts[i], i, err);
         if (rc < 0)

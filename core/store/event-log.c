@@ -191,17 +191,21 @@ static const struct mg_stmt SQL_INPUTS = {
     "events_inputs",
     "SELECT e.seq, e.type, e.body FROM events e WHERE e.session_id = $1 AND e.seq >= $2::bigint AND e.processed_at IS "
     "NULL"
-    " AND (e.seq = $2::bigint OR (e.type = 'system.message' AND NOT EXISTS (SELECT 1 FROM events o WHERE o.session_id "
-    "= $1"
-    " AND o.type = 'user.message' AND o.seq > $2::bigint AND o.seq < e.seq))) ORDER BY 1",
+    " AND (e.seq = $2::bigint OR (e.type = 'system.message' AND (e.seq = $2::bigint + 1 OR EXISTS (SELECT FROM events "
+    "b WHERE b.session_id = $1"
+    " AND b.seq = e.seq - 1 AND b.type IN ('user.tool_result', 'user.custom_tool_result'))))) ORDER BY 1",
+};
+static const struct mg_stmt SQL_WAITING = {
+    "events_waiting",
+    "SELECT seq, type, body FROM events WHERE session_id = $1 AND seq >= $2::bigint AND processed_at IS NULL AND type "
+    "IN ('user.message', 'system.message') ORDER BY seq",
 };
 
-mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger,
-                       struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err)
+static mg_rc inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_stmt *sql, const struct mg_id *session,
+                    int64_t from, struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc =
-        mg_txn_query(t, &SQL_INPUTS, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, trigger)}, 2, &r, err);
+    mg_rc rc = mg_txn_query(t, sql, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, from)}, 2, &r, err);
     if (rc < 0)
         return rc;
     *ret_n = mg_res_rows(r);
@@ -211,6 +215,18 @@ mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id 
             (struct mg_input_row){.seq = mg_res_int(r, i, 0), .type = mg_res_sv(r, i, 1), .body = mg_res_sv(r, i, 2)};
     *ret_res = mg_steal(&r);
     return MG_OK;
+}
+
+mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger,
+                       struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err)
+{
+    return inputs(a, t, &SQL_INPUTS, session, trigger, ret_res, ret, ret_n, err);
+}
+
+mg_rc mg_events_waiting(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t from,
+                        struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err)
+{
+    return inputs(a, t, &SQL_WAITING, session, from, ret_res, ret, ret_n, err);
 }
 
 static const struct mg_stmt SQL_NEXT_MESSAGE = {
@@ -228,6 +244,26 @@ mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct 
     if (rc < 0)
         return rc;
     *ret = mg_res_rows(r) ? mg_res_int(r, 0, 0) : 0;
+    return MG_OK;
+}
+
+static const struct mg_stmt SQL_AT = {
+    "event_at",
+    "SELECT seq, id, type, coalesce(thread_id, ''), body, mg_us(processed_at) FROM events WHERE session_id = $1 AND "
+    "seq = $2::bigint",
+};
+
+mg_rc mg_event_at(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t seq,
+                  struct mg_res **ret_res, struct mg_event_seen *ret, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_txn_query(t, &SQL_AT, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, seq)}, 2, &r, err);
+    if (rc < 0)
+        return rc;
+    if (mg_res_rows(r) == 0)
+        return mg_err_set(err, MG_ENOTFOUND, "this session has no event number %lld", (long long)seq);
+    *ret = event_from_row(r, 0);
+    *ret_res = mg_steal(&r);
     return MG_OK;
 }
 

@@ -31,19 +31,26 @@ struct mg_event_seen {
     int64_t processed_us;
 };
 
-/* The unprocessed inputs of the turn with this trigger, in order: it and the system.messages behind it. Inside the locked transaction. */
+/* The unprocessed inputs of the turn with this trigger, in order: it, the system.message directly behind it, and those directly behind results of
+ * its calls. Inside the locked transaction. */
 struct mg_input_row {
     int64_t seq;
     struct mg_sv type, body;
 };
 mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger,
                        struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+/* Every unprocessed message from seq on, whatever turn it would belong to. Inside the locked transaction. */
+mg_rc mg_events_waiting(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t from,
+                        struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n,
+                        struct mg_err *err) MG_MUSTCHECK;
 /* The oldest unprocessed user.message behind seq; *ret 0 when there is none. Inside the locked transaction. */
 mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t behind,
                              int64_t *ret, struct mg_err *err) MG_MUSTCHECK;
 /* One stored event by id, inside a transaction. MG_ENOTFOUND. */
 mg_rc mg_event_get(struct mg_txn *t, const struct mg_id *session, const struct mg_id *event, struct mg_res **ret_res,
                    struct mg_event_seen *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_event_at(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t seq,
+                  struct mg_res **ret_res, struct mg_event_seen *ret, struct mg_err *err) MG_MUSTCHECK;
 
 /* The event as clients see it: body with processed_at before the last brace. INT64_MIN writes null. */
 mg_rc mg_event_render(struct mg_buf *out, struct mg_sv body, int64_t processed_us);

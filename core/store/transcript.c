@@ -22,8 +22,8 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
     return mg_txn_queue(t, &SQL_APPEND, p, 4, -1, err);
 }
 
-/* One round trip for the whole request: kind 0 the session, 1 the transcript, 2 the inputs that this turn answers. An input is the trigger itself or
- * a system.message behind it with no other user.message between. The trigger comes from scalar subqueries, so that it bounds the
+/* One round trip for the whole request: kind 0 the session, 1 the transcript, 2 the inputs that this turn answers. An input is the trigger itself,
+ * the system.message directly behind it, or one directly behind a result of the turn's calls. The trigger comes from scalar subqueries, so that it bounds the
  * index scan: joined, it does not, and each turn reads the session's whole log. */
 static const struct mg_stmt SQL_INPUT = {
     "turn_input",
@@ -34,9 +34,9 @@ static const struct mg_stmt SQL_INPUT = {
     " UNION ALL SELECT 1, ordinal, role, content FROM transcript WHERE session_id = $1 AND EXISTS (SELECT FROM st)"
     " UNION ALL SELECT 2, e.seq, e.type, e.body FROM events e"
     " WHERE e.session_id = $1 AND e.seq >= (SELECT turn_trigger FROM st) AND e.processed_at IS NULL"
-    " AND (e.seq = (SELECT turn_trigger FROM st) OR (e.type = 'system.message' AND NOT EXISTS (SELECT 1 FROM events o"
-    " WHERE o.session_id = $1 AND o.type = 'user.message' AND o.seq > (SELECT turn_trigger FROM st) AND o.seq < "
-    "e.seq)))"
+    " AND (e.seq = (SELECT turn_trigger FROM st) OR (e.type = 'system.message' AND (e.seq = 1 + (SELECT turn_trigger "
+    "FROM st) OR EXISTS (SELECT FROM events b WHERE b.session_id = $1 AND b.seq = e.seq - 1"
+    " AND b.type IN ('user.tool_result', 'user.custom_tool_result')))))"
     " ORDER BY 1, 2",
 };
 

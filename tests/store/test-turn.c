@@ -299,7 +299,7 @@ static void a_denied_call_is_answered_by_the_server_and_takes_no_late_result(voi
     assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'agent.tool_result'"),
                     "not today");
     snprintf(text, sizeof(text), "[{\"type\":\"user.tool_result\",\"tool_use_id\":\"%s\",\"content\":[]}]", call);
-    assert_int_equal(try_send(f, text, &err), MG_ECONFLICT);
+    assert_int_equal(try_send(f, text, &err), MG_EINVAL);
 }
 
 static void case_4_the_same_result_again_is_harmless_and_another_is_refused(void **state)
