@@ -175,6 +175,7 @@ EXTRA_DIST += \
 	tests/sdk/go/go.mod \
 	tests/sdk/go/go.sum \
 	tests/sdk/go/main.go \
+	tests/sdk/go_tool.py \
 	tests/sdk/package.json \
 	tests/sdk/python_sdk.py \
 	tests/sdk/run.py \
