@@ -8,7 +8,7 @@
  * starts. Lock order: engine.lock is never held while box.lock is waited for. */
 
 struct mg_box {
-    struct mg_id session;
+    struct mg_id session, thread;
     struct mg_engine *engine;
     pthread_mutex_t lock;
     struct mg_sandbox *sandbox;
@@ -34,10 +34,15 @@ static void box_unref(struct mg_box *b)
         box_free(b);
 }
 
-struct mg_box *mg_box_lock(struct mg_engine *e, const struct mg_id *session)
+static struct mg_sv key_of(const struct mg_id *session, const struct mg_id *thread)
+{
+    return mg_id_sv(thread->s[0] ? thread : session);
+}
+
+struct mg_box *mg_box_lock(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread)
 {
     pthread_mutex_lock(&e->lock);
-    struct mg_box *b = mg_map_get(e->boxes, mg_id_sv(session));
+    struct mg_box *b = mg_map_get(e->boxes, key_of(session, thread));
     if (b) {
         b->refs++;
         b->used_ns = mg_now_ns();
@@ -62,18 +67,18 @@ struct mg_tools *mg_box_tools(struct mg_box *b)
     return b->tools;
 }
 
-bool mg_box_have(struct mg_engine *e, const struct mg_id *session)
+bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread)
 {
     pthread_mutex_lock(&e->lock);
-    bool have = mg_map_get(e->boxes, mg_id_sv(session)) != NULL;
+    bool have = mg_map_get(e->boxes, key_of(session, thread)) != NULL;
     pthread_mutex_unlock(&e->lock);
     return have;
 }
 
 static const struct mg_stmt SQL_ENV = {"box_env", "SELECT env_config FROM sessions WHERE id = $1"};
 
-mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, struct mg_cancel *cancel,
-                     struct mg_err *err)
+mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,
+                     struct mg_cancel *cancel, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     if (!e->opts.sandboxes)
@@ -84,7 +89,7 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
     if (mg_res_rows(r) == 0)
         return mg_err_set(err, MG_ENOTFOUND, "the session is gone");
     struct mg_box *b = mg_xcalloc(1, sizeof(*b));
-    *b = (struct mg_box){.session = *session, .engine = e, .refs = 1, .used_ns = mg_now_ns()};
+    *b = (struct mg_box){.session = *session, .thread = *thread, .engine = e, .refs = 1, .used_ns = mg_now_ns()};
     pthread_mutex_init(&b->lock, NULL);
     rc = mg_sandbox_acquire(e->opts.sandboxes, pg, mg_id_sv(session), mg_res_sv(r, 0, 0), cancel, &b->sandbox, err);
     if (rc < 0) {
@@ -93,47 +98,55 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
     }
     b->tools = mg_tools_new(mg_sandbox_ops(b->sandbox), b->sandbox);
     pthread_mutex_lock(&e->lock);
-    struct mg_box *old = mg_map_put(e->boxes, mg_id_sv(session), b);
+    struct mg_box *old = mg_map_put(e->boxes, key_of(session, thread), b);
     pthread_mutex_unlock(&e->lock);
     if (old)
         box_unref(old);
     return MG_OK;
 }
 
-void mg_box_drop(struct mg_engine *e, const struct mg_id *session)
-{
-    pthread_mutex_lock(&e->lock);
-    struct mg_box *b = mg_map_del(e->boxes, mg_id_sv(session));
-    pthread_mutex_unlock(&e->lock);
-    if (b)
-        box_unref(b);
-}
+enum { SCAN_BATCH = 64 /* boxes that one look under the lock collects */ };
 
-struct idle_scan {
+struct scan {
+    const struct mg_id *session; /* its boxes, or NULL: those that nobody uses */
     uint64_t before_ns;
-    struct mg_id found[64];
+    struct mg_id found[SCAN_BATCH]; /* keys */
     int n;
 };
 
-static void idle_look(void *ctx, struct mg_sv key, void *value)
+static void scan_look(void *ctx, struct mg_sv key, void *value)
 {
-    struct idle_scan *s = ctx;
+    struct scan *s = ctx;
     const struct mg_box *b = value;
-    (void)key;
-    if (b->refs == 1 && b->used_ns <= s->before_ns && s->n < 64)
-        s->found[s->n++] = b->session;
+    bool wanted = s->session ? strcmp(b->session.s, s->session->s) == 0 : b->refs == 1 && b->used_ns <= s->before_ns;
+    if (wanted && s->n < SCAN_BATCH)
+        (void)mg_id_from(key, &s->found[s->n++]);
+}
+
+static void scan_drop(struct mg_engine *e, struct scan *s)
+{
+    do {
+        s->n = 0;
+        pthread_mutex_lock(&e->lock);
+        mg_map_each(e->boxes, scan_look, s);
+        pthread_mutex_unlock(&e->lock);
+        for (int i = 0; i < s->n; i++) {
+            pthread_mutex_lock(&e->lock);
+            struct mg_box *b = mg_map_del(e->boxes, mg_id_sv(&s->found[i]));
+            pthread_mutex_unlock(&e->lock);
+            if (b)
+                box_unref(b);
+        }
+    } while (s->n == SCAN_BATCH);
+}
+
+void mg_box_drop(struct mg_engine *e, const struct mg_id *session)
+{
+    scan_drop(e, &(struct scan){.session = session});
 }
 
 void mg_box_drop_idle(struct mg_engine *e, uint64_t idle_ns)
 {
     uint64_t now = mg_now_ns();
-    struct idle_scan s = {.before_ns = now > idle_ns ? now - idle_ns : 0};
-    do {
-        s.n = 0;
-        pthread_mutex_lock(&e->lock);
-        mg_map_each(e->boxes, idle_look, &s);
-        pthread_mutex_unlock(&e->lock);
-        for (int i = 0; i < s.n; i++)
-            mg_box_drop(e, &s.found[i]);
-    } while (s.n == 64);
+    scan_drop(e, &(struct scan){.before_ns = now > idle_ns ? now - idle_ns : 0});
 }

@@ -41,7 +41,7 @@ static void call_work(void *arg, void *thread)
 {
     struct mg_run *r = arg;
     (void)thread;
-    struct mg_box *box = mg_box_lock(r->engine, &r->session);
+    struct mg_box *box = mg_box_lock(r->engine, &r->session, &r->thread);
     if (box) {
         r->call_rc = mg_tool_run(mg_box_tools(box), mg_sv_of(r->call_name), mg_sv_of(r->call_input), r->cancel,
                                  &r->call_result, &r->call_err);
@@ -103,9 +103,9 @@ static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session
     mg_auto(res) struct mg_res *res = NULL;
     struct mg_tool_call *calls, *next = NULL;
     int n = 0;
-    mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc == MG_OK)
-        rc = mg_calls_of_round(a, s.t, &r->session, s.st.transcript_len, &res, &calls, &n, err);
+        rc = mg_calls_of_round(a, s.t, &r->session, &s.st.thread, s.st.transcript_len, &res, &calls, &n, err);
     if (rc < 0)
         return rc;
     struct mg_tool_call *c = NULL;
@@ -160,7 +160,7 @@ static void acquire_failed(struct mg_run *r, struct mg_pg *pg);
 static void acquire_work(void *arg, void *thread)
 {
     struct mg_run *r = arg;
-    r->call_rc = mg_box_acquire(r->engine, thread, &r->session, r->cancel, &r->call_err);
+    r->call_rc = mg_box_acquire(r->engine, thread, &r->session, &r->thread, r->cancel, &r->call_err);
     if (mg_cancel_fired(r->cancel))
         mg_run_drop(r);
     else
@@ -175,9 +175,9 @@ static mg_rc commit_no_sandbox(struct mg_run *r, struct mg_pg *pg, struct mg_ses
     mg_auto(res) struct mg_res *res = NULL;
     struct mg_tool_call *calls;
     int n;
-    mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc == MG_OK)
-        rc = mg_calls_of_round(a, s.t, &r->session, s.st.transcript_len, &res, &calls, &n, err);
+        rc = mg_calls_of_round(a, s.t, &r->session, &s.st.thread, s.st.transcript_len, &res, &calls, &n, err);
     if (rc == MG_OK)
         rc = wave_lost(&s, calls, n, r->call_err.text, err);
     if (rc == MG_OK)
@@ -207,13 +207,13 @@ static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_
     struct mg_tool_call *calls;
     int n;
     *ret_started = false;
-    mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc < 0)
         return rc;
     *ret_st = s.st;
     if (s.st.turn_step != MG_TURN_TOOLS)
         return MG_OK;
-    rc = mg_calls_of_round(a, s.t, &r->session, s.st.transcript_len, &res, &calls, &n, err);
+    rc = mg_calls_of_round(a, s.t, &r->session, &s.st.thread, s.st.transcript_len, &res, &calls, &n, err);
     if (rc < 0)
         return rc;
     struct mg_tool_call *c = next_prepared(calls, n);
@@ -235,7 +235,7 @@ void mg_run_calls(struct mg_run *r, struct mg_pg *pg)
         return;
     }
     /* The sandbox comes first: a call is not `started` while its sandbox may still fail. */
-    if (!mg_box_have(r->engine, &r->session)) {
+    if (!mg_box_have(r->engine, &r->session, &r->thread)) {
         if (mg_pool_submit(r->engine->sandbox, acquire_work, mg_run_ref(r)) < 0) {
             mg_run_unref(r);
             mg_run_after(r, 1000, mg_run_calls);

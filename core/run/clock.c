@@ -212,7 +212,7 @@ static void takeover(struct mg_clock *c, struct mg_pg *pg)
         atomic_fetch_add(&e->n_takeovers, 1);
         mg_log(MG_INFO, "turn taken over", MG_F_STR("session", got[i].session.s), MG_F_INT("epoch", got[i].turn_epoch),
                MG_F_STR("step", mg_turn_step_name(got[i].turn_step)));
-        struct mg_run *r = mg_run_new(e, &got[i].session, got[i].turn_epoch);
+        struct mg_run *r = mg_run_new(e, &got[i].session, &got[i].thread, got[i].turn_epoch);
         mg_run_later(r, mg_run_resume);
         mg_run_unref(r);
     }

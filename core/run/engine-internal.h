@@ -20,11 +20,13 @@ enum {
     MG_RUN_INPUTS_MAX = 128, /* input events that one request takes */
 };
 
-/* One claimed turn in memory. Reference-counted: the registry holds one, each job and model call in flight another. Its durable half is the session's
- * row; everything here can be made again from there. */
+/* One claimed turn of a thread in memory. Reference-counted: the registry holds one, each job and model call in flight another. Its durable half is
+ * the session's row, or the thread's; everything here can be made again from there. */
 struct mg_run {
     struct mg_engine *engine;
     struct mg_id session;
+    struct mg_id thread;    /* "": the primary one */
+    struct mg_run *sibling; /* another thread of the same session; guarded by engine.lock */
     int64_t epoch;
     atomic_uint refs;
     struct mg_cancel *cancel;
@@ -58,8 +60,9 @@ struct mg_engine {
     struct mg_notify *notify;
     struct mg_id node; /* changes when the lease was lost: guarded by lock */
     pthread_mutex_t lock;
-    struct mg_map *runs;  /* session id -> struct mg_run; guarded by lock */
-    struct mg_map *boxes; /* session id -> struct mg_box; guarded by lock */
+    struct mg_map *runs;  /* session id -> the first struct mg_run of its siblings; guarded by lock */
+    size_t n_runs;        /* of all sessions; guarded by lock */
+    struct mg_map *boxes; /* thread id, or session id for the primary one -> struct mg_box; guarded by lock */
     struct mg_pool *steps, *tools, *sandbox;
     struct mg_clock *clock;
     atomic_bool draining; /* no new step is started */
@@ -71,8 +74,12 @@ struct mg_engine {
 /* ---- run.c: the registry ---- */
 struct mg_run *mg_run_ref(struct mg_run *r);
 void mg_run_unref(struct mg_run *r);
-/* Registers a claim; an older run of the session is cancelled. One reference for the caller. */
-struct mg_run *mg_run_new(struct mg_engine *e, const struct mg_id *session, int64_t epoch);
+/* Registers a claim; an older run of the thread is cancelled. One reference for the caller. */
+struct mg_run *mg_run_new(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread, int64_t epoch);
+/* A reference, or NULL. */
+struct mg_run *mg_run_find(struct mg_engine *e, struct mg_sv session, struct mg_sv thread);
+/* Calls fn for each run, with the lock held. */
+void mg_run_each(struct mg_engine *e, void (*fn)(struct mg_run *r));
 /* The turn ended or left this node: the registry forgets it. */
 void mg_run_drop(struct mg_run *r);
 void mg_run_cancel(struct mg_run *r);
@@ -98,17 +105,18 @@ void mg_run_calls(struct mg_run *r, struct mg_pg *pg); /* starts the next prepar
 /* ---- resume.c ---- */
 void mg_run_resume(struct mg_run *r, struct mg_pg *pg); /* goes on at the durable step, whatever it is */
 
-/* ---- box.c: live sandboxes and their tools, by session ---- */
+/* ---- box.c: live sandboxes and their tools, by thread. The threads of a session share its sandbox; each has a shell of its own. ---- */
 struct mg_box;
-/* The session's box, locked for the caller alone; NULL when it is not acquired here. May wait for a cancelled call to end. */
-struct mg_box *mg_box_lock(struct mg_engine *e, const struct mg_id *session);
+/* The thread's box, locked for the caller alone; NULL when it is not acquired here. May wait for a cancelled call to end. */
+struct mg_box *mg_box_lock(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
 void mg_box_unlock(struct mg_box *b);
 struct mg_tools *mg_box_tools(struct mg_box *b);
-bool mg_box_have(struct mg_engine *e, const struct mg_id *session);
-mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, struct mg_cancel *cancel,
-                     struct mg_err *err) MG_MUSTCHECK;
-void mg_box_drop(struct mg_engine *e, const struct mg_id *session); /* closes the shell, forgets the handle */
-void mg_box_drop_idle(struct mg_engine *e, uint64_t idle_ns);       /* 0: all */
+bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
+mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,
+                     struct mg_cancel *cancel, struct mg_err *err) MG_MUSTCHECK;
+void mg_box_drop(struct mg_engine *e,
+                 const struct mg_id *session); /* closes the shells of its threads, forgets the handles */
+void mg_box_drop_idle(struct mg_engine *e, uint64_t idle_ns); /* 0: all */
 
 /* ---- clock.c: the node's lease, timers, takeover ---- */
 mg_rc mg_clock_start(struct mg_engine *e, struct mg_err *err) MG_MUSTCHECK;

@@ -61,14 +61,11 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
     return MG_OK;
 }
 
-static void cancel_model(void *ctx, struct mg_sv key, void *value)
+static void cancel_model(struct mg_run *r)
 {
-    struct mg_engine *e = ctx;
-    struct mg_run *r = value;
-    (void)key;
     uint64_t call = atomic_load(&r->model_call);
     if (call)
-        mg_model_cancel(e->opts.model, call);
+        mg_model_cancel(r->engine->opts.model, call);
 }
 
 static void wait_for_tools(struct mg_engine *e)
@@ -98,19 +95,10 @@ static void hand_on(struct mg_engine *e)
     mg_pg_free(pg);
 }
 
-static void run_release(void *ctx, struct mg_sv key, void *value)
-{
-    (void)ctx;
-    (void)key;
-    mg_run_unref(value);
-}
-
 void mg_engine_stop(struct mg_engine *e)
 {
     atomic_store(&e->draining, true);
-    pthread_mutex_lock(&e->lock);
-    mg_map_each(e->runs, cancel_model, e);
-    pthread_mutex_unlock(&e->lock);
+    mg_run_each(e, cancel_model);
     wait_for_tools(e);
     mg_run_cancel_all(e);
     mg_clock_stop(e);
@@ -127,7 +115,7 @@ void mg_engine_free(struct mg_engine *e)
 {
     if (!e)
         return;
-    mg_map_each(e->runs, run_release, NULL);
+    mg_run_each(e, mg_run_unref);
     mg_map_free(e->runs);
     mg_map_free(e->boxes);
     pthread_mutex_destroy(&e->lock);
@@ -140,26 +128,16 @@ void mg_engine_go(struct mg_engine *e, const struct mg_session_state *st)
 {
     if (atomic_load(&e->draining))
         return; /* the row names this node, whose lease ends with it: another one takes the turn */
-    struct mg_run *r = mg_run_new(e, &st->session, st->turn_epoch);
+    struct mg_run *r = mg_run_new(e, &st->session, &st->thread, st->turn_epoch);
     mg_run_later(r, st->turn_step == MG_TURN_MODEL   ? mg_run_request
                     : st->turn_step == MG_TURN_TOOLS ? mg_run_calls
                                                      : mg_run_resume);
     mg_run_unref(r);
 }
 
-static struct mg_run *run_find(struct mg_engine *e, struct mg_sv session)
-{
-    pthread_mutex_lock(&e->lock);
-    struct mg_run *r = mg_map_get(e->runs, session);
-    if (r)
-        mg_run_ref(r);
-    pthread_mutex_unlock(&e->lock);
-    return r;
-}
-
 void mg_engine_cancel(struct mg_engine *e, const struct mg_id *session, int64_t below_epoch)
 {
-    struct mg_run *r = run_find(e, mg_id_sv(session));
+    struct mg_run *r = mg_run_find(e, mg_id_sv(session), MG_SV(""));
     if (!r)
         return;
     if (r->epoch < below_epoch) {
@@ -187,7 +165,7 @@ void mg_engine_check(struct mg_engine *e, struct mg_sv session)
 {
     if (atomic_load(&e->draining))
         return;
-    struct mg_run *r = run_find(e, session);
+    struct mg_run *r = mg_run_find(e, session, MG_SV(""));
     if (!r)
         return;
     mg_run_later(r, run_verify);
@@ -258,7 +236,7 @@ void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out)
         (void)mg_buf_printf(out, "# HELP %s %s\n# TYPE %s counter\n%s %lld\n", counters[i].name, counters[i].help,
                             counters[i].name, counters[i].name, counters[i].value);
     pthread_mutex_lock(&e->lock);
-    size_t runs = mg_map_len(e->runs), boxes = mg_map_len(e->boxes);
+    size_t runs = e->n_runs, boxes = mg_map_len(e->boxes);
     pthread_mutex_unlock(&e->lock);
     (void)mg_buf_printf(out,
                         "# HELP mango_turns_running Turns that this node owns\n# TYPE mango_turns_running "

@@ -47,7 +47,7 @@ static mg_rc give_up(struct mg_step *s, const char *type, const char *message, b
                   mg_members_error(s->arena, type, message, terminal ? "terminal" : "exhausted"), true);
     if (!terminal)
         return mg_turn_exhaust(s, err);
-    mg_rc rc = mg_events_mark_all(s->arena, s->t, &s->st.session, s->st.last_seq, s->now_us, err);
+    mg_rc rc = mg_events_mark_all(s->arena, s->t, &s->st.session, &s->st.thread, s->st.last_seq, s->now_us, err);
     if (rc < 0)
         return rc;
     s->st.queued_inputs = 0;
@@ -198,6 +198,7 @@ static void call_event(struct mg_step *s, const struct mg_json *agent, const str
     struct mg_tool_call *c = &w->calls[w->n];
     *c = (struct mg_tool_call){
         .ordinal = w->n,
+        .thread = s->st.thread,
         .round = s->st.transcript_len + s->n_entries,
         .kind = rule.kind,
         .name = mg_arena_sv(s->arena, b->tool_name),
@@ -351,7 +352,7 @@ static mg_rc commit_response(struct mg_run *r, struct mg_pg *pg, struct mg_sessi
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     mg_auto(step) struct mg_step s;
-    mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc < 0)
         return rc;
     /* A commit whose answer was lost may have moved the turn on. */

@@ -14,7 +14,8 @@ static mg_rc settle_started(struct mg_run *r, struct mg_step *s, struct mg_err *
     mg_auto(res) struct mg_res *res = NULL;
     struct mg_tool_call *calls;
     int n;
-    mg_rc rc = mg_calls_of_round(s->arena, s->t, &s->st.session, s->st.transcript_len, &res, &calls, &n, err);
+    mg_rc rc =
+        mg_calls_of_round(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, &res, &calls, &n, err);
     for (int i = 0; rc == MG_OK && i < n; i++) {
         if (calls[i].state != MG_CALL_STARTED)
             continue;
@@ -31,7 +32,7 @@ static mg_rc commit_resume(struct mg_run *r, struct mg_pg *pg, struct mg_session
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     mg_auto(step) struct mg_step s;
-    mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc < 0)
         return rc;
     *ret_st = s.st;

@@ -40,17 +40,62 @@ void mg_run_cancel(struct mg_run *r)
         mg_model_cancel(r->engine->opts.model, call);
 }
 
-struct mg_run *mg_run_new(struct mg_engine *e, const struct mg_id *session, int64_t epoch)
+/* Takes the thread's run out of the registry; its reference is the caller's. With the lock held. */
+static struct mg_run *registry_take(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread)
+{
+    struct mg_run *first = mg_map_get(e->runs, mg_id_sv(session)), **at = &first;
+    while (*at && strcmp((*at)->thread.s, thread->s) != 0)
+        at = &(*at)->sibling;
+    struct mg_run *found = *at;
+    if (!found)
+        return NULL;
+    *at = found->sibling;
+    found->sibling = NULL;
+    e->n_runs--;
+    if (first)
+        (void)mg_map_put(e->runs, mg_id_sv(session), first);
+    else
+        (void)mg_map_del(e->runs, mg_id_sv(session));
+    return found;
+}
+
+static void registry_add(struct mg_engine *e, struct mg_run *r)
+{
+    r->sibling = mg_map_put(e->runs, mg_id_sv(&r->session), r);
+    e->n_runs++;
+}
+
+static struct mg_run *registry_get(struct mg_engine *e, struct mg_sv session, struct mg_sv thread)
+{
+    struct mg_run *r = mg_map_get(e->runs, session);
+    while (r && !mg_sv_eq(mg_id_sv(&r->thread), thread))
+        r = r->sibling;
+    return r;
+}
+
+struct mg_run *mg_run_find(struct mg_engine *e, struct mg_sv session, struct mg_sv thread)
+{
+    pthread_mutex_lock(&e->lock);
+    struct mg_run *r = registry_get(e, session, thread);
+    if (r)
+        mg_run_ref(r);
+    pthread_mutex_unlock(&e->lock);
+    return r;
+}
+
+struct mg_run *mg_run_new(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread, int64_t epoch)
 {
     struct mg_run *r = mg_xcalloc(1, sizeof(*r));
     r->engine = e;
     r->session = *session;
+    r->thread = *thread;
     r->epoch = epoch;
     r->cancel = mg_cancel_new();
     r->call_result.content = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
     atomic_store(&r->refs, 2); /* registry and caller */
     pthread_mutex_lock(&e->lock);
-    struct mg_run *old = mg_map_put(e->runs, mg_id_sv(session), r);
+    struct mg_run *old = registry_take(e, session, thread);
+    registry_add(e, r);
     pthread_mutex_unlock(&e->lock);
     if (old) {
         mg_run_cancel(old);
@@ -63,26 +108,34 @@ void mg_run_drop(struct mg_run *r)
 {
     struct mg_engine *e = r->engine;
     pthread_mutex_lock(&e->lock);
-    bool ours = mg_map_get(e->runs, mg_id_sv(&r->session)) == r;
+    bool ours = registry_get(e, mg_id_sv(&r->session), mg_id_sv(&r->thread)) == r;
     if (ours)
-        mg_map_del(e->runs, mg_id_sv(&r->session));
+        (void)registry_take(e, &r->session, &r->thread);
     pthread_mutex_unlock(&e->lock);
     if (ours)
         mg_run_unref(r);
 }
 
-static void cancel_one(void *ctx, struct mg_sv key, void *value)
+static void each_sibling(void *ctx, struct mg_sv key, void *value)
 {
-    (void)ctx;
+    void (*fn)(struct mg_run *) = *(void (**)(struct mg_run *))ctx;
     (void)key;
-    mg_run_cancel(value);
+    for (struct mg_run *r = value, *next; r; r = next) {
+        next = r->sibling;
+        fn(r);
+    }
+}
+
+void mg_run_each(struct mg_engine *e, void (*fn)(struct mg_run *r))
+{
+    pthread_mutex_lock(&e->lock);
+    mg_map_each(e->runs, each_sibling, &fn);
+    pthread_mutex_unlock(&e->lock);
 }
 
 void mg_run_cancel_all(struct mg_engine *e)
 {
-    pthread_mutex_lock(&e->lock);
-    mg_map_each(e->runs, cancel_one, NULL);
-    pthread_mutex_unlock(&e->lock);
+    mg_run_each(e, mg_run_cancel);
 }
 
 struct step_job {
@@ -119,7 +172,7 @@ static mg_rc commit_abandon(struct mg_run *r, struct mg_pg *pg, struct mg_sessio
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     mg_auto(step) struct mg_step s;
-    mg_rc rc = mg_step_begin(&s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc == MG_OK)
         rc = mg_turn_abandon(&s, r->failure, err);
     if (rc == MG_OK)
@@ -151,8 +204,8 @@ void mg_run_failed(struct mg_run *r, mg_rc rc, const struct mg_err *err, mg_run_
     if (rc == MG_EFENCED || rc == MG_ECANCELED || rc == MG_ENOTFOUND || mg_cancel_fired(r->cancel)) {
         if (rc == MG_EFENCED)
             atomic_fetch_add(&r->engine->n_fenced, 1);
-        mg_log(MG_INFO, "turn left this node", MG_F_STR("session", r->session.s), MG_F_INT("epoch", r->epoch),
-               MG_F_STR("why", err->text));
+        mg_log(MG_INFO, "turn left this node", MG_F_STR("session", r->session.s), MG_F_STR("thread", r->thread.s),
+               MG_F_INT("epoch", r->epoch), MG_F_STR("why", err->text));
         mg_run_cancel(r);
         mg_run_drop(r);
         return;

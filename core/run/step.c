@@ -20,6 +20,11 @@ mg_rc mg_step_begin(struct mg_step *s, struct mg_engine *e, struct mg_pg *pg, st
     return MG_OK;
 }
 
+mg_rc mg_step_begin_run(struct mg_step *s, struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct mg_err *err)
+{
+    return mg_step_begin(s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+}
+
 void mg_step_adopt(struct mg_step *s, struct mg_engine *e, struct mg_txn *t, struct mg_arena *a,
                    const struct mg_session_state *st)
 {
@@ -45,6 +50,7 @@ void mg_step_event_id(struct mg_step *s, const struct mg_id *id, enum mg_event_t
     s->events = grown(s->arena, s->events, s->n_events, &s->cap_events, sizeof(*s->events));
     s->events[s->n_events++] = (struct mg_event_row){
         .id = *id,
+        .thread = s->st.thread,
         .type = type,
         .body = mg_arena_printf(s->arena, "{\"id\":\"%s\",\"type\":\"%s\"%s%.*s}", id->s, mg_event_type_name(type),
                                 members.len ? "," : "", MG_SV_ARG(members)),
@@ -69,7 +75,8 @@ mg_rc mg_step_flush(struct mg_step *s, struct mg_err *err)
 {
     mg_rc rc = mg_events_insert(s->arena, s->t, &s->st.session, s->st.last_seq, s->events, s->n_events, s->now_us, err);
     if (rc == MG_OK)
-        rc = mg_transcript_append(s->arena, s->t, &s->st.session, s->st.transcript_len, s->entries, s->n_entries, err);
+        rc = mg_transcript_append(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, s->entries,
+                                  s->n_entries, err);
     if (rc < 0)
         return rc;
     s->st.last_seq += s->n_events;
@@ -111,8 +118,8 @@ void mg_step_publish(const struct mg_step *s)
             const struct mg_event_row *r = &s->events[i];
             mg_buf_reset(&b);
             (void)mg_event_render(&b, r->body, r->processed ? s->now_us : INT64_MIN);
-            events[i] = mg_event_new(first + i, mg_id_sv(&r->id), mg_sv_of(mg_event_type_name(r->type)), MG_SV(""),
-                                     mg_buf_view(&b));
+            events[i] = mg_event_new(first + i, mg_id_sv(&r->id), mg_sv_of(mg_event_type_name(r->type)),
+                                     mg_id_sv(&r->thread), mg_buf_view(&b));
         }
         mg_hub_publish(s->engine->hub, &s->st.session, events, s->n_events);
     }

@@ -11,6 +11,7 @@
 #include "store/transcript.h"
 
 struct mg_engine;
+struct mg_run;
 
 enum {
     MG_STEP_EVENT_BYTES = 48 * 1024 * 1024, /* text of one event: a body's limit and room for escapes */
@@ -38,6 +39,9 @@ static inline void mg_step_cleanup(struct mg_step *s)
 /* Locks the session. workspace empty: any. epoch < 0: none is asked for, else MG_EFENCED when the turn is no longer ours. */
 mg_rc mg_step_begin(struct mg_step *s, struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, struct mg_sv session,
                     struct mg_sv workspace, int64_t epoch, struct mg_err *err) MG_MUSTCHECK;
+/* The same for a step of a claimed turn, on its thread. */
+mg_rc mg_step_begin_run(struct mg_step *s, struct mg_run *r, struct mg_pg *pg, struct mg_arena *a,
+                        struct mg_err *err) MG_MUSTCHECK;
 /* A step inside the caller's transaction, which has just inserted the session's rows. */
 void mg_step_adopt(struct mg_step *s, struct mg_engine *e, struct mg_txn *t, struct mg_arena *a,
                    const struct mg_session_state *st);

@@ -323,7 +323,8 @@ static mg_rc interrupt_calls(struct mg_step *s, struct mg_err *err)
     mg_auto(res) struct mg_res *r = NULL;
     struct mg_tool_call *calls;
     int n;
-    mg_rc rc = mg_calls_of_round(s->arena, s->t, &s->st.session, s->st.transcript_len, &r, &calls, &n, err);
+    mg_rc rc =
+        mg_calls_of_round(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, &r, &calls, &n, err);
     for (int i = 0; rc == MG_OK && i < n; i++) {
         struct mg_tool_call *c = &calls[i];
         if (c->state == MG_CALL_COMPLETED || c->state == MG_CALL_AMBIGUOUS)

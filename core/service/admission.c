@@ -66,8 +66,8 @@ static mg_rc calls_load(struct admission *ad, struct mg_err *err)
     bool open = s->st.turn_step == MG_TURN_ACTION || s->st.turn_step == MG_TURN_TOOLS;
     if (!open)
         return MG_OK;
-    return mg_calls_of_round(s->arena, s->t, &s->st.session, s->st.transcript_len, &ad->calls_res, &ad->calls,
-                             &ad->n_calls, err);
+    return mg_calls_of_round(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, &ad->calls_res,
+                             &ad->calls, &ad->n_calls, err);
 }
 
 static struct mg_tool_call *call_open(struct admission *ad, struct mg_sv event_id)

@@ -11,6 +11,14 @@ static const struct mg_stmt SQL_INSERT = {
     " SELECT $1, $2::bigint + o, i, ty, b, CASE WHEN p THEN $3::timestamptz END"
     " FROM unnest($4::text[], $5::text[], $6::text[], $7::bool[]) WITH ORDINALITY AS u(i, ty, b, p, o)",
 };
+/* The same with events of child threads among them. */
+static const struct mg_stmt SQL_INSERT_THREADS = {
+    "events_insert_threads",
+    "INSERT INTO events (session_id, seq, id, type, body, processed_at, thread_id)"
+    " SELECT $1, $2::bigint + o, i, ty, b, CASE WHEN p THEN $3::timestamptz END, nullif(th, '')"
+    " FROM unnest($4::text[], $5::text[], $6::text[], $7::bool[], $8::text[]) WITH ORDINALITY AS u(i, ty, b, p, th, "
+    "o)",
+};
 /* The most frequent shape, one row, without the array's quoting. */
 static const struct mg_stmt SQL_INSERT_ONE = {
     "event_insert",
@@ -38,23 +46,27 @@ mg_rc mg_events_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id 
 {
     if (n == 0)
         return MG_OK;
-    if (n == 1)
+    if (n == 1 && !rows->thread.s[0])
         return insert_one(a, t, session, last_seq, rows, processed_us, err);
-    struct mg_sv *cols = mg_arena_alloc(a, sizeof(*cols) * 4 * (size_t)n);
-    struct mg_sv *ids = cols, *types = cols + n, *bodies = cols + 2 * n, *done = cols + 3 * n;
+    struct mg_sv *cols = mg_arena_alloc(a, sizeof(*cols) * 5 * (size_t)n);
+    struct mg_sv *ids = cols, *types = cols + n, *bodies = cols + 2 * n, *done = cols + 3 * n, *threads = cols + 4 * n;
+    bool children = false;
     for (int i = 0; i < n; i++) {
         ids[i] = mg_id_sv(&rows[i].id);
         types[i] = mg_sv_of(mg_event_type_name(rows[i].type));
         bodies[i] = rows[i].body;
         done[i] = mg_p_bool(rows[i].processed);
+        threads[i] = mg_id_sv(&rows[i].thread);
+        children |= threads[i].len > 0;
     }
     size_t count = (size_t)n;
     const struct mg_sv p[] = {
-        mg_id_sv(session),          mg_p_int(a, last_seq),       mg_p_time(a, processed_us),
-        mg_p_array(a, ids, count),  mg_p_array(a, types, count), mg_p_array(a, bodies, count),
-        mg_p_array(a, done, count),
+        mg_id_sv(session),           mg_p_int(a, last_seq),
+        mg_p_time(a, processed_us),  mg_p_array(a, ids, count),
+        mg_p_array(a, types, count), mg_p_array(a, bodies, count),
+        mg_p_array(a, done, count),  children ? mg_p_array(a, threads, count) : mg_p_null(),
     };
-    return mg_txn_queue(t, &SQL_INSERT, p, 7, -1, err);
+    return mg_txn_queue(t, children ? &SQL_INSERT_THREADS : &SQL_INSERT, p, children ? 8 : 7, -1, err);
 }
 
 static const struct mg_stmt SQL_MARK = {
@@ -88,14 +100,14 @@ mg_rc mg_events_mark(struct mg_arena *a, struct mg_txn *t, const struct mg_id *s
 static const struct mg_stmt SQL_MARK_ALL = {
     "events_mark_all",
     "UPDATE events SET processed_at = $2::timestamptz WHERE session_id = $1 AND seq <= $3::bigint AND processed_at IS "
-    "NULL",
+    "NULL AND coalesce(thread_id, '') = $4",
 };
 
-mg_rc mg_events_mark_all(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t upto,
-                         int64_t processed_us, struct mg_err *err)
+mg_rc mg_events_mark_all(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const struct mg_id *thread,
+                         int64_t upto, int64_t processed_us, struct mg_err *err)
 {
-    const struct mg_sv p[] = {mg_id_sv(session), mg_p_time(a, processed_us), mg_p_int(a, upto)};
-    return mg_txn_queue(t, &SQL_MARK_ALL, p, 3, -1, err);
+    const struct mg_sv p[] = {mg_id_sv(session), mg_p_time(a, processed_us), mg_p_int(a, upto), mg_id_sv(thread)};
+    return mg_txn_queue(t, &SQL_MARK_ALL, p, 4, -1, err);
 }
 
 mg_rc mg_event_render(struct mg_buf *out, struct mg_sv body, int64_t processed_us)

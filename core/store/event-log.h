@@ -10,6 +10,7 @@
 /* A new event of a transaction. Its number is the session's last_seq + 1 + its place in the array. */
 struct mg_event_row {
     struct mg_id id;
+    struct mg_id thread; /* in whose log it stands; "": the primary thread's */
     enum mg_event_type type;
     struct mg_sv body; /* whole object without processed_at */
     bool processed;    /* processed_at is the transaction's instant; else null until a turn takes it */
@@ -21,9 +22,9 @@ mg_rc mg_events_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id 
 /* Queues: inputs with seq in the list get their processed_at. */
 mg_rc mg_events_mark(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const int64_t *seqs, int n,
                      int64_t processed_us, struct mg_err *err) MG_MUSTCHECK;
-/* Queues: all unprocessed inputs up to seq. */
-mg_rc mg_events_mark_all(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t upto,
-                         int64_t processed_us, struct mg_err *err) MG_MUSTCHECK;
+/* Queues: all unprocessed inputs of the thread up to seq. */
+mg_rc mg_events_mark_all(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const struct mg_id *thread,
+                         int64_t upto, int64_t processed_us, struct mg_err *err) MG_MUSTCHECK;
 
 struct mg_event_seen {
     int64_t seq;

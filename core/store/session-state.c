@@ -22,7 +22,7 @@ static const struct mg_stmt SQL_LOCK = {
     " st.transcript_len, st.queued_inputs, st.open_actions, st.turn_epoch, coalesce(st.turn_node, ''), st.turn_step, "
     "st.turn_trigger,"
     " st.turn_round, st.turn_attempt, coalesce(mg_us(st.turn_due_at) - mg_us(clock_timestamp()), 0), "
-    "coalesce(st.turn_request_id, ''), st.turn_continues"
+    "coalesce(st.turn_request_id, ''), st.turn_continues, st.turn_upto, st.roster, st.busy_threads, st.relays"
     " FROM session_state st JOIN sessions s ON s.id = st.session_id"
     " WHERE st.session_id = $1 AND ($2 = '' OR s.workspace_id = $2) FOR UPDATE OF st",
 };
@@ -58,6 +58,10 @@ mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv works
     ret->due_in_us = mg_res_int(r, 0, 15);
     (void)mg_id_from(mg_res_sv(r, 0, 16), &ret->request_id);
     ret->turn_continues = mg_res_int(r, 0, 17);
+    ret->turn_upto = mg_res_int(r, 0, 18);
+    ret->roster = mg_res_bool(r, 0, 19);
+    ret->busy_threads = mg_res_int(r, 0, 20);
+    ret->relays = mg_res_int(r, 0, 21);
     return MG_OK;
 }
 
@@ -70,7 +74,8 @@ static const struct mg_stmt SQL_SAVE = {
     " turn_request_id = nullif($14, ''), input_tokens = input_tokens + $15, output_tokens = output_tokens + $16,"
     " cache_read = cache_read + $17, cache_5m = cache_5m + $18, cache_1h = cache_1h + $19, web_searches = web_searches "
     "+ $20,"
-    " web_fetches = web_fetches + $21, turn_continues = $22, updated_at = now(),"
+    " web_fetches = web_fetches + $21, turn_continues = $22, turn_upto = $23, busy_threads = $24, relays = $25, "
+    "updated_at = now(),"
     " running_since = CASE WHEN $2 = 'running' THEN coalesce(running_since, now()) END,"
     " active_us = active_us + CASE WHEN $2 <> 'running' AND running_since IS NOT NULL THEN mg_us(now()) - "
     "mg_us(running_since) ELSE 0 END,"
@@ -103,15 +108,18 @@ mg_rc mg_session_state_save(struct mg_arena *a, struct mg_txn *t, const struct m
         mg_p_int(a, s->add_web_search),
         mg_p_int(a, s->add_web_fetch),
         mg_p_int(a, s->turn_continues),
+        mg_p_int(a, s->turn_upto),
+        mg_p_int(a, s->busy_threads),
+        mg_p_int(a, s->relays),
     };
-    return mg_txn_queue(t, &SQL_SAVE, p, 22, -1, err);
+    return mg_txn_queue(t, &SQL_SAVE, p, 25, -1, err);
 }
 
 /* SKIP LOCKED: several nodes scan at once; a row that its own session's admission holds is looked at again soon. */
 static const struct mg_stmt SQL_CLAIM = {
     "turn_claim_dead",
-    "WITH dead AS (SELECT session_id FROM session_state st WHERE turn_step IN ('model', 'tools', 'backoff') AND "
-    "deleting_at IS NULL"
+    "WITH dead AS (SELECT session_id FROM session_state st WHERE (turn_step IN ('model', 'tools', 'backoff') OR "
+    "busy_threads > 0) AND deleting_at IS NULL"
     " AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = st.turn_node AND n.lease_until > clock_timestamp())"
     " LIMIT $2::int FOR UPDATE SKIP LOCKED)"
     " UPDATE session_state st SET turn_node = $1, turn_epoch = turn_epoch + 1 FROM dead WHERE st.session_id = "

@@ -17,16 +17,23 @@ enum mg_turn_step {
 const char *mg_session_status_name(enum mg_session_status s);
 const char *mg_turn_step_name(enum mg_turn_step s);
 
+/* The session, and the turn of one of its threads: of the primary one unless thread says otherwise. */
 struct mg_session_state {
     struct mg_id session, workspace;
     bool archived, deleting, self_hosted;
-    enum mg_session_status status;
+    bool roster;                   /* a coordinator's session: it may have child threads */
+    enum mg_session_status status; /* of the session: over all its threads */
     int64_t last_seq;
+    int64_t busy_threads;   /* children whose turn runs */
+    int64_t relays;         /* messages between threads since the client's last one */
+    struct mg_id turn_node; /* who runs the session's turns, all of them; "" when none runs */
+    /* the thread */
+    struct mg_id thread; /* "": the primary one */
     int64_t transcript_len, queued_inputs, open_actions;
     int64_t turn_epoch;
-    struct mg_id turn_node; /* "" when none */
     enum mg_turn_step turn_step;
     int64_t turn_trigger; /* seq of the input that this turn answers */
+    int64_t turn_upto;    /* of the last one, when it answers several; else 0 */
     int64_t turn_round, turn_attempt, turn_continues;
     int64_t due_in_us;       /* written: from now, by the database's clock; read: what is left (may be negative) */
     struct mg_id request_id; /* event id of the span.model_request_start */
@@ -34,10 +41,10 @@ struct mg_session_state {
     int64_t add_input, add_output, add_cache_read, add_cache_5m, add_cache_1h, add_web_search, add_web_fetch;
 };
 
-/* Locks the row and reads it. workspace empty: any. MG_ENOTFOUND also for another workspace's. */
+/* Locks the row and reads it, with the primary thread's turn. workspace empty: any. MG_ENOTFOUND also for another workspace's. */
 mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv workspace, struct mg_session_state *ret,
                       struct mg_err *err) MG_MUSTCHECK;
-/* Queues the update of everything but the ids. updated_at becomes now. */
+/* Queues the update of everything but the ids; the turn is the primary thread's. updated_at becomes now. */
 mg_rc mg_session_state_save(struct mg_arena *a, struct mg_txn *t, const struct mg_session_state *s,
                             struct mg_err *err) MG_MUSTCHECK;
 

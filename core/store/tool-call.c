@@ -4,11 +4,18 @@ static const char *const state_names[] = {"prepared", "started", "completed", "a
 static const char *const wait_names[] = {"none", "confirmation", "result"};
 static const char *const kind_names[] = {"builtin", "custom", "mcp"};
 
+/* The columns of call_from_row. */
+#define COLUMNS                                                                                              \
+    "event_id, ordinal, round, kind, name, model_id, input, state, waits_for, coalesce(decision, ''), "      \
+    "coalesce(deny_message, ''), result, coalesce(is_error, false), coalesce(result_event, ''), thread_id, " \
+    "coalesce(public_id, '')"
+
 static const struct mg_stmt SQL_INSERT = {
     "calls_insert",
     "INSERT INTO tool_calls (session_id, event_id, ordinal, round, kind, name, model_id, input, state, waits_for, "
-    "waiting_since, epoch)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, CASE WHEN $10 <> 'none' THEN now() END, $11)",
+    "waiting_since, epoch, thread_id, public_id, result, is_error)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, CASE WHEN $10 <> 'none' THEN now() END, $11, $12, "
+    "nullif($13, ''), $14, $15::bool)",
 };
 
 mg_rc mg_calls_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t epoch,
@@ -28,8 +35,12 @@ mg_rc mg_calls_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *
             mg_sv_of(state_names[c->state]),
             mg_sv_of(wait_names[c->waits]),
             mg_p_int(a, epoch),
+            mg_id_sv(&c->thread),
+            mg_id_sv(&c->public_id),
+            c->result,
+            mg_p_bool(c->is_error),
         };
-        mg_rc rc = mg_txn_queue(t, &SQL_INSERT, p, 11, -1, err);
+        mg_rc rc = mg_txn_queue(t, &SQL_INSERT, p, 15, -1, err);
         if (rc < 0)
             return rc;
     }
@@ -55,22 +66,23 @@ static struct mg_tool_call call_from_row(const struct mg_res *r, int i)
     };
     (void)mg_id_from(mg_res_sv(r, i, 0), &c.event_id);
     (void)mg_id_from(mg_res_sv(r, i, 13), &c.result_event);
+    (void)mg_id_from(mg_res_sv(r, i, 14), &c.thread);
+    (void)mg_id_from(mg_res_sv(r, i, 15), &c.public_id);
     return c;
 }
 
 static const struct mg_stmt SQL_ROUND = {
     "calls_of_round",
-    "SELECT event_id, ordinal, round, kind, name, model_id, input, state, waits_for, coalesce(decision, ''), "
-    "coalesce(deny_message, ''), result,"
-    " coalesce(is_error, false), coalesce(result_event, '') FROM tool_calls WHERE session_id = $1 AND round = $2 ORDER "
-    "BY ordinal",
+    "SELECT " COLUMNS " FROM tool_calls WHERE session_id = $1 AND round = $2 AND thread_id = $3 ORDER BY ordinal",
 };
 
-mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t round,
-                        struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n, struct mg_err *err)
+mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const struct mg_id *thread,
+                        int64_t round, struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n,
+                        struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_ROUND, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, round)}, 2, &r, err);
+    mg_rc rc = mg_txn_query(
+        t, &SQL_ROUND, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, round), mg_id_sv(thread)}, 3, &r, err);
     if (rc < 0)
         return rc;
     *ret_n = mg_res_rows(r);
@@ -83,9 +95,7 @@ mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id
 
 static const struct mg_stmt SQL_BY_EVENT = {
     "call_by_event",
-    "SELECT event_id, ordinal, round, kind, name, model_id, input, state, waits_for, coalesce(decision, ''), "
-    "coalesce(deny_message, ''), result,"
-    " coalesce(is_error, false), coalesce(result_event, '') FROM tool_calls WHERE session_id = $1 AND event_id = $2",
+    "SELECT " COLUMNS " FROM tool_calls WHERE session_id = $1 AND (event_id = $2 OR public_id = $2)",
 };
 
 mg_rc mg_call_by_event(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, struct mg_sv event_id,

@@ -21,19 +21,21 @@ struct mg_tool_call {
     struct mg_sv result; /* raw JSON content array, or ptr NULL */
     bool is_error;
     struct mg_id result_event;
+    struct mg_id thread;    /* whose call it is; "": the primary thread's */
+    struct mg_id public_id; /* of its copy in the primary thread, or "" */
 };
 
 /* Queues the inserts. */
 mg_rc mg_calls_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t epoch,
                       const struct mg_tool_call *calls, int n, struct mg_err *err) MG_MUSTCHECK;
-/* All calls of the session's present round, in order; rows are views of *ret_res. Inside the transaction that holds the session's lock. */
-mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t round,
-                        struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n,
+/* All calls of the thread's present round, in order; rows are views of *ret_res. Inside the transaction that holds the session's lock. */
+mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const struct mg_id *thread,
+                        int64_t round, struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n,
                         struct mg_err *err) MG_MUSTCHECK;
 /* Queues the update of one call: state, waits, decision, result. */
 mg_rc mg_call_save(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t epoch,
                    const struct mg_tool_call *c, struct mg_err *err) MG_MUSTCHECK;
-/* A call of any round by its event id, for answers that come late. MG_ENOTFOUND. */
+/* A call of any thread and round by its event id, or by its copy's, for answers that come late. MG_ENOTFOUND. */
 mg_rc mg_call_by_event(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, struct mg_sv event_id,
                        struct mg_res **ret_res, struct mg_tool_call *ret, struct mg_err *err) MG_MUSTCHECK;
 

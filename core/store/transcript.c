@@ -2,12 +2,13 @@
 
 static const struct mg_stmt SQL_APPEND = {
     "transcript_append",
-    "INSERT INTO transcript (session_id, ordinal, role, content)"
-    " SELECT $1, $2::int + o, r, c FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS u(r, c, o)",
+    "INSERT INTO transcript (session_id, ordinal, role, content, thread_id)"
+    " SELECT $1, $2::int + o, r, c, $5 FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS u(r, c, o)",
 };
 
-mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t len,
-                           const struct mg_transcript_row *rows, int n, struct mg_err *err)
+mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session,
+                           const struct mg_id *thread, int64_t len, const struct mg_transcript_row *rows, int n,
+                           struct mg_err *err)
 {
     if (n == 0)
         return MG_OK;
@@ -18,8 +19,8 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
         contents[i] = rows[i].content;
     }
     const struct mg_sv p[] = {mg_id_sv(session), mg_p_int(a, len), mg_p_array(a, roles, (size_t)n),
-                              mg_p_array(a, contents, (size_t)n)};
-    return mg_txn_queue(t, &SQL_APPEND, p, 4, -1, err);
+                              mg_p_array(a, contents, (size_t)n), mg_id_sv(thread)};
+    return mg_txn_queue(t, &SQL_APPEND, p, 5, -1, err);
 }
 
 /* One round trip for the whole request: kind 0 the session, 1 the transcript, 2 the inputs that this turn answers. An input is the trigger itself,
@@ -31,7 +32,8 @@ static const struct mg_stmt SQL_INPUT = {
     " WHERE session_id = $1 AND turn_epoch = $2::bigint AND turn_step = 'model')"
     " SELECT 0 AS kind, 0::bigint AS ord, st.turn_request_id AS name, s.agent AS body FROM sessions s, st WHERE s.id = "
     "$1"
-    " UNION ALL SELECT 1, ordinal, role, content FROM transcript WHERE session_id = $1 AND EXISTS (SELECT FROM st)"
+    " UNION ALL SELECT 1, ordinal, role, content FROM transcript WHERE session_id = $1 AND thread_id = '' AND EXISTS "
+    "(SELECT FROM st)"
     " UNION ALL SELECT 2, e.seq, e.type, e.body FROM events e"
     " WHERE e.session_id = $1 AND e.seq >= (SELECT turn_trigger FROM st) AND e.processed_at IS NULL"
     " AND (e.seq = (SELECT turn_trigger FROM st) OR (e.type = 'system.message' AND (e.seq = 1 + (SELECT turn_trigger "

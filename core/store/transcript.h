@@ -10,9 +10,10 @@ struct mg_transcript_row {
     struct mg_sv content; /* raw JSON array of blocks */
 };
 
-/* Queues the insert behind the len entries that are there. */
-mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t len,
-                           const struct mg_transcript_row *rows, int n, struct mg_err *err) MG_MUSTCHECK;
+/* Queues the insert behind the len entries that the thread ("": the primary one) has. */
+mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session,
+                           const struct mg_id *thread, int64_t len, const struct mg_transcript_row *rows, int n,
+                           struct mg_err *err) MG_MUSTCHECK;
 
 /* All of it lives in *ret_res. */
 struct mg_turn_input {
