@@ -175,19 +175,25 @@ unsigned mg_pool_busy(struct mg_pool *p)
     return busy;
 }
 
-void mg_pool_free(struct mg_pool *p)
+void mg_pool_stop(struct mg_pool *p)
 {
-    if (!p)
-        return;
     (void)pthread_mutex_lock(&p->lock);
     p->stopping = true;
     (void)pthread_cond_broadcast(&p->work);
     while (p->threads)
         (void)pthread_cond_wait(&p->finished, &p->lock);
     bool join_last = p->has_ended;
+    p->has_ended = false;
     (void)pthread_mutex_unlock(&p->lock);
     if (join_last)
         (void)pthread_join(p->ended, NULL);
+}
+
+void mg_pool_free(struct mg_pool *p)
+{
+    if (!p)
+        return;
+    mg_pool_stop(p);
     (void)pthread_cond_destroy(&p->work);
     (void)pthread_cond_destroy(&p->finished);
     (void)pthread_mutex_destroy(&p->lock);

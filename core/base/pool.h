@@ -22,7 +22,9 @@ typedef void mg_pool_fn(void *arg, void *thread);
 struct mg_pool *mg_pool_new(const struct mg_pool_opts *opts);
 mg_rc mg_pool_submit(struct mg_pool *p, mg_pool_fn *fn, void *arg) MG_MUSTCHECK;
 unsigned mg_pool_busy(struct mg_pool *p);
-/* Runs what is queued to its end, joins all threads, frees. */
+/* Runs what is queued to its end and joins all threads; a submit from then on is refused with MG_EUNAVAIL. */
+void mg_pool_stop(struct mg_pool *p);
+/* Stops it, then frees it: no other thread may be in a submit, or come to one. */
 void mg_pool_free(struct mg_pool *p);
 
 #endif

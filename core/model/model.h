@@ -83,7 +83,7 @@ struct mg_model_opts {
 mg_rc mg_model_open(const struct mg_model_opts *o, struct mg_model **ret, struct mg_err *err) MG_MUSTCHECK;
 void mg_model_close(struct mg_model *m); /* cancels what runs, joins */
 bool mg_model_is_offline(const struct mg_model *m);
-/* Any thread. Returns the call's number, never 0, never used again: a cancel that comes late is harmless. Callbacks
+/* Any thread. Returns the call's number, never 0, greater than all before it: a cancel that comes late is harmless. Callbacks
  * may come before this returns. */
 uint64_t mg_model_start(struct mg_model *m, const struct mg_model_call_opts *o);
 void mg_model_cancel(struct mg_model *m, uint64_t call); /* any thread; on_done follows within a second */

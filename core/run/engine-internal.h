@@ -67,6 +67,7 @@ struct mg_engine {
     struct mg_clock *clock;
     atomic_bool draining; /* no new step is started */
     atomic_int repairs;   /* stream repairs on their way through the hub's owner */
+    atomic_int calls;     /* model calls whose on_done has not returned yet */
     /* counters for /metrics */
     atomic_llong n_turns, n_requests, n_tool_calls, n_retries, n_takeovers, n_fenced, n_ambiguous;
 };

@@ -82,6 +82,13 @@ static void wait_for_repairs(struct mg_engine *e)
         nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
 }
 
+/* Each was cancelled, or cancelled itself when it saw the draining, so this ends within a second. */
+static void wait_for_calls(struct mg_engine *e)
+{
+    while (atomic_load(&e->calls))
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+}
+
 static void hand_on(struct mg_engine *e)
 {
     struct mg_err err = {0};
@@ -103,6 +110,11 @@ void mg_engine_stop(struct mg_engine *e)
     mg_run_cancel_all(e);
     mg_clock_stop(e);
     wait_for_repairs(e);
+    /* The pools give work to each other, and the model's threads to them: all are quiet before the first is freed. */
+    mg_pool_stop(e->tools);
+    mg_pool_stop(e->sandbox);
+    mg_pool_stop(e->steps);
+    wait_for_calls(e);
     mg_pool_free(e->tools);
     mg_pool_free(e->sandbox);
     mg_pool_free(e->steps);

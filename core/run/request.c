@@ -67,11 +67,13 @@ static mg_rc build(struct mg_engine *e, struct mg_arena *a, const struct mg_turn
 static void on_done(void *ctx, struct mg_model_result *res)
 {
     struct mg_run *r = ctx;
+    struct mg_engine *e = r->engine;
     atomic_store(&r->model_call, 0);
     mg_model_result_free(r->result);
     r->result = res;
     mg_run_later(r, mg_run_response);
     mg_run_unref(r);
+    atomic_fetch_sub(&e->calls, 1);
 }
 
 static mg_rc prepare(struct mg_run *r, struct mg_pg *pg, struct mg_buf *body, struct mg_buf *beta, struct mg_err *err)
@@ -85,6 +87,14 @@ static mg_rc prepare(struct mg_run *r, struct mg_pg *pg, struct mg_buf *body, st
     struct mg_sv user = mg_turn_user_content(a, in.trigger_types, in.triggers, in.n_triggers);
     remember(r, &in, user);
     return build(r->engine, a, &in, user, body, beta, err);
+}
+
+/* Numbers grow. The call may be over already, and its answer's commit may have sent the next one: that number stays. */
+static void remember_call(struct mg_run *r, uint64_t call)
+{
+    unsigned long long now = atomic_load(&r->model_call);
+    while (now < call && !atomic_compare_exchange_weak(&r->model_call, &now, call))
+        ;
 }
 
 void mg_run_request(struct mg_run *r, struct mg_pg *pg)
@@ -109,8 +119,9 @@ void mg_run_request(struct mg_run *r, struct mg_pg *pg)
         .on_done = on_done,
         .ctx = mg_run_ref(r),
     };
+    atomic_fetch_add(&e->calls, 1);
     uint64_t call = mg_model_start(e->opts.model, &o);
-    atomic_store(&r->model_call, call);
+    remember_call(r, call);
     if (mg_cancel_fired(r->cancel) || atomic_load(&e->draining))
         mg_model_cancel(e->opts.model, call);
 }
