@@ -103,6 +103,8 @@ e2e_tests = \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
 	tests/e2e/test_model_turns.py \
+	tests/e2e/test_race_checker.py \
+	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
@@ -154,6 +156,7 @@ EXTRA_DIST += \
 	tests/e2e/bad_requests.py \
 	tests/e2e/demo \
 	tests/e2e/harness.py \
+	tests/e2e/race_checker.py \
 	tests/e2e/rig.py \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
@@ -165,6 +168,8 @@ EXTRA_DIST += \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
 	tests/e2e/test_model_turns.py \
+	tests/e2e/test_race_checker.py \
+	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \

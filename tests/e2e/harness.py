@@ -167,11 +167,14 @@ class Process:
 
 
 class FakeModel:
-    """The scripted Messages endpoint (tests/support/endpoint-script.h)."""
+    """The scripted Messages endpoint (tests/support/endpoint-script.h). record: requests() lists what came."""
+
+    def __init__(self, record=True):
+        self.options = [] if record else ["--no-record"]
 
     def __enter__(self):
         self.process = subprocess.Popen(
-            [os.path.join(BUILD, "tests", "support", "fake-model")], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+            [os.path.join(BUILD, "tests", "support", "fake-model"), *self.options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
         )
         word, port = self.process.stdout.readline().split()
         assert word == "port", word
