@@ -136,6 +136,17 @@ libcore_la_SOURCES = \
 	core/json/write.h \
 	core/lib/server.c \
 	core/lib/server.h \
+	core/mcp/client.c \
+	core/mcp/exchange.c \
+	core/mcp/exchange.h \
+	core/mcp/mcp.h \
+	core/mcp/result.c \
+	core/mcp/result.h \
+	core/mcp/rpc.c \
+	core/mcp/rpc.h \
+	core/mcp/schema.c \
+	core/mcp/tool-list.c \
+	core/mcp/tool-list.h \
 	core/model/backend.h \
 	core/model/block.c \
 	core/model/block.h \
@@ -153,8 +164,6 @@ libcore_la_SOURCES = \
 	core/model/offline.h \
 	core/model/request.c \
 	core/model/request.h \
-	core/net/sse-parse.c \
-	core/net/sse-parse.h \
 	core/net/address.c \
 	core/net/address.h \
 	core/net/call.c \
@@ -162,6 +171,8 @@ libcore_la_SOURCES = \
 	core/net/loop.h \
 	core/net/resolve.c \
 	core/net/resolve.h \
+	core/net/sse-parse.c \
+	core/net/sse-parse.h \
 	core/net/transfer.c \
 	core/net/transfer.h \
 	core/plugin/elf.c \

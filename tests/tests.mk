@@ -45,6 +45,8 @@ unit_tests = \
 	tests/unit/test-local$(EXEEXT) \
 	tests/unit/test-log$(EXEEXT) \
 	tests/unit/test-map$(EXEEXT) \
+	tests/unit/test-mcp-client$(EXEEXT) \
+	tests/unit/test-mcp-result$(EXEEXT) \
 	tests/unit/test-message$(EXEEXT) \
 	tests/unit/test-model-client$(EXEEXT) \
 	tests/unit/test-net$(EXEEXT) \

@@ -228,7 +228,8 @@ static size_t take_head(char *p, size_t size, size_t count, void *ctx)
     }
     size_t colon = mg_sv_find(line, ':');
     name.len = colon;
-    if (t->status >= 200 && colon < line.len && t->req.on_header)
+    /* Trailers of an answer that its reader has left are nobody's any more. */
+    if (t->status >= 200 && colon < line.len && t->req.on_header && !t->draining)
         t->req.on_header(t->req.ctx, t->status, name, mg_sv_trim(mg_sv_from(line, colon + 1)));
     return n;
 }

@@ -7,6 +7,7 @@ fuzzers = \
 	tests/fuzz/fuzz-head$(EXEEXT) \
 	tests/fuzz/fuzz-image$(EXEEXT) \
 	tests/fuzz/fuzz-json$(EXEEXT) \
+	tests/fuzz/fuzz-mcp$(EXEEXT) \
 	tests/fuzz/fuzz-model-stream$(EXEEXT) \
 	tests/fuzz/fuzz-names$(EXEEXT) \
 	tests/fuzz/fuzz-offline$(EXEEXT) \
@@ -32,6 +33,7 @@ tests_fuzz_fuzz_conf_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_head_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_image_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_mcp_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_model_stream_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_names_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_offline_LDADD = $(FUZZ_LDADD)

@@ -477,6 +477,26 @@ static void do_reset(struct build *b, struct mg_sv rest)
     finish_with(b, STEP_RESET);
 }
 
+static void do_end(struct build *b, struct mg_sv rest)
+{
+    (void)rest;
+    end_chunks(b);
+}
+
+static void do_drop(struct build *b, struct mg_sv rest)
+{
+    (void)rest;
+    step(b, STEP_CLOSE, 0);
+    b->ended = true;
+}
+
+static void do_repeat(struct build *b, struct mg_sv rest)
+{
+    int64_t n = number(&rest);
+    for (int64_t i = 0; i < n; i++)
+        do_line(b, rest);
+}
+
 static void do_error(struct build *b, struct mg_sv rest)
 {
     char type[64];
@@ -554,6 +574,7 @@ static const struct {
     {"close", do_close},       {"reset", do_reset},       {"error", do_error},     {"status", do_status},
     {"too-long", do_too_long}, {"header", do_header},     {"code", do_code},       {"body", do_body},
     {"empty", do_empty},       {"whole", do_whole},       {"no-type", do_no_type}, {"stale", do_stale},
+    {"end", do_end},           {"drop", do_drop},         {"repeat", do_repeat},
 };
 
 /* "@N " and "+N " in front of a command: for the first N attempts, or after them. False: not for this one. */

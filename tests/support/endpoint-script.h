@@ -11,6 +11,9 @@
  *   block JSON           a content block of any kind, as it is
  *   raw JSON             a stream event, as it is
  *   line TEXT            a line of the stream, as it is
+ *   repeat N TEXT        the same line N times
+ *   end                  ends a stream that is no model's, as HTTP has it
+ *   drop                 closes the connection of one
  *   stop REASON [JSON]   ends the answer with this stop_reason and these stop_details; end_turn or tool_use without it
  *   usage IN OUT [READ CREATED]
  *   chunk N              bytes of one delta from here on (32)
