@@ -167,21 +167,37 @@ libcore_la_SOURCES = \
 	core/net/address.c \
 	core/net/address.h \
 	core/net/call.c \
+	core/net/conn.c \
+	core/net/conn.h \
+	core/net/exchange.c \
+	core/net/exchange.h \
 	core/net/loop.c \
 	core/net/loop.h \
 	core/net/resolve.c \
 	core/net/resolve.h \
+	core/net/retry-after.c \
+	core/net/retry-after.h \
 	core/net/sse-parse.c \
 	core/net/sse-parse.h \
 	core/net/transfer.c \
+	core/net/transfer.c \
+	core/net/transfer.c \
 	core/net/transfer.h \
+	core/net/upgrade.c \
+	core/net/upgrade.h \
+	core/plugin/conn.c \
+	core/plugin/counters.c \
+	core/plugin/counters.h \
 	core/plugin/elf.c \
 	core/plugin/elf.h \
 	core/plugin/guard.c \
 	core/plugin/host.c \
 	core/plugin/host.h \
+	core/plugin/http.c \
 	core/plugin/loader.c \
 	core/plugin/names.c \
+	core/plugin/net-internal.h \
+	core/plugin/net.h \
 	core/plugin/plugin.h \
 	core/plugin/probe.c \
 	core/plugin/probe.h \

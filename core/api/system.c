@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "conf/conf.h"
 #include "events/notify.h"
+#include "plugin/counters.h"
 #include "run/engine.h"
 #include "store/deployment.h"
 #include "store/node.h"
@@ -99,6 +100,8 @@ mg_rc mg_get_metrics(struct mg_http_req *req, struct mg_http_res *res, struct mg
     res->content_type = "text/plain; version=0.0.4; charset=utf-8";
     process_metrics(&res->body, app);
     mg_engine_metrics(app->engine, &res->body);
+    if (app->registry)
+        mg_registry_metrics(app->registry, &res->body);
     if (app->notify)
         notify_metrics(&res->body, app->notify);
     if (app->http)

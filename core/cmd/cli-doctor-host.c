@@ -73,7 +73,6 @@ void mg_doctor_plugins(struct mg_doctor *d)
     struct mg_err err = {0};
     mg_auto(buf) struct mg_buf config = MG_BUF_INIT(1024 * 1024);
 
-    mg_cli_services(d->conf, &services);
     dir = dir ? dir : MANGO_PLUGINDIR;
     if (access(dir, R_OK | X_OK) < 0) {
         mg_doctor_say(d, name ? MG_FINDING_BAD : MG_FINDING_WARN, "plugins", "make install, or set MANGO_PLUGIN_DIR",
@@ -88,6 +87,10 @@ void mg_doctor_plugins(struct mg_doctor *d)
                       "no backend is chosen: cloud environments are refused");
         return;
     }
+    if (mg_cli_services(d->conf, &services, &err) < 0) {
+        mg_doctor_say(d, MG_FINDING_BAD, "plugins", "see MANGO_PLUGIN_PROXY and MANGO_PLUGIN_CA_FILE", "%s", err.text);
+        return;
+    }
     struct mg_registry *r = mg_registry_new(dir, &services);
     mg_rc rc = mg_conf_plugin_json(d->conf, name, &config);
     if (rc == MG_OK)
@@ -97,6 +100,7 @@ void mg_doctor_plugins(struct mg_doctor *d)
     else
         check_backend(d, p);
     mg_registry_free(r);
+    mg_cli_services_done(&services);
 }
 
 /* ---- the model ---- */

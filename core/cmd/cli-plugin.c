@@ -120,13 +120,20 @@ int mg_cli_conformance(struct mg_cli *c)
     struct mg_plugin_services services;
     struct mg_conformance_opts o = {.services = &services, .only = mg_cli_get(c, "only")};
 
+    struct mg_err err = {0};
+
     if (!conf)
         return MG_CLI_ERROR;
-    mg_cli_services(conf, &services);
+    if (mg_cli_services(conf, &services, &err) < 0)
+        return mg_cli_fail("%s", err.text);
     o.dir = plugin_dir(conf);
     split_file(c, c->args[0], &o.dir, &o.name);
-    if (mg_conf_plugin_json(conf, o.name, &config) < 0)
+    if (mg_conf_plugin_json(conf, o.name, &config) < 0) {
+        mg_cli_services_done(&services);
         return mg_cli_fail("the settings of %s cannot be read", o.name);
+    }
     o.config = mg_buf_view(&config);
-    return mg_conformance_run(&o, print_tap, NULL) == 0 ? MG_CLI_OK : MG_CLI_ERROR;
+    int failed = mg_conformance_run(&o, print_tap, NULL);
+    mg_cli_services_done(&services);
+    return failed == 0 ? MG_CLI_OK : MG_CLI_ERROR;
 }

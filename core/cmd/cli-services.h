@@ -5,7 +5,8 @@
 #include "conf/conf.h"
 #include "plugin/plugin.h"
 
-/* conf is borrowed by *ret. */
-void mg_cli_services(const struct mg_conf *conf, struct mg_plugin_services *ret);
+/* conf is borrowed by *ret. Ends with mg_cli_services_done, when no plugin is loaded any more. */
+mg_rc mg_cli_services(const struct mg_conf *conf, struct mg_plugin_services *ret, struct mg_err *err) MG_MUSTCHECK;
+void mg_cli_services_done(struct mg_plugin_services *s);
 
 #endif

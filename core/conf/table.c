@@ -127,6 +127,32 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .fallback = "",
             .help = "Folder of the plugins; the installed one when unset",
         },
+    [MG_OPT_PLUGIN_PROXY] =
+        {
+            .name = "plugin_proxy",
+            .env = "MANGO_PLUGIN_PROXY",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .secret = true,
+            .help =
+                "Proxy for requests of plugins (http:// or socks5://user:password@host:port); unix sockets use none",
+        },
+    [MG_OPT_PLUGIN_CA_FILE] =
+        {
+            .name = "plugin_ca_file",
+            .env = "MANGO_PLUGIN_CA_FILE",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "PEM file with the authorities to trust for requests of plugins; the system's when unset",
+        },
+    [MG_OPT_PLUGIN_INSECURE_TLS] =
+        {
+            .name = "plugin_insecure_tls",
+            .env = "MANGO_PLUGIN_INSECURE_TLS",
+            .type = MG_CONF_BOOL,
+            .fallback = "false",
+            .help = "Let plugins that ask for it leave certificates unchecked; for tests",
+        },
     [MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX] =
         {
             .name = "allow_unsafe_local_sandbox",

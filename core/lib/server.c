@@ -11,6 +11,7 @@
 #include "events/notify.h"
 #include "http/http.h"
 #include "model/model.h"
+#include "plugin/net.h"
 #include "plugin/registry.h"
 #include "run/engine.h"
 #include "sandbox/manager.h"
@@ -31,6 +32,7 @@ struct mg_server {
     struct mg_embedded *embedded;
     const char *conninfo;
     struct mg_id deployment, node;
+    struct mg_plugin_net *plugin_net;
     struct mg_plugin_services services;
     struct mg_registry *registry;
     struct mg_sandboxes *sandboxes;
@@ -213,7 +215,15 @@ static mg_rc open_sandbox(struct mg_server *s, struct mg_err *err)
     const char *name = mg_conf_strn(s->conf, MG_OPT_SANDBOX);
     const char *dir = mg_conf_strn(s->conf, MG_OPT_PLUGIN_DIR);
     struct mg_plugin *backend = NULL;
+    mg_rc rc = mg_plugin_net_open(
+        &(struct mg_plugin_net_opts){.ca_file = mg_conf_strn(s->conf, MG_OPT_PLUGIN_CA_FILE),
+                                     .proxy = mg_conf_strn(s->conf, MG_OPT_PLUGIN_PROXY),
+                                     .allow_insecure = mg_conf_bool(s->conf, MG_OPT_PLUGIN_INSECURE_TLS)},
+        &s->plugin_net, err);
+    if (rc < 0)
+        return rc;
     s->services = (struct mg_plugin_services){
+        .net = s->plugin_net,
         .state_dir = mg_conf_str(s->conf, MG_OPT_STATE_DIR),
         .setting = plugin_setting,
         .secret = plugin_secret,
@@ -223,7 +233,7 @@ static mg_rc open_sandbox(struct mg_server *s, struct mg_err *err)
     if (!name)
         return MG_OK;
     mg_auto(buf) struct mg_buf config = MG_BUF_INIT(1024 * 1024);
-    mg_rc rc = mg_conf_plugin_json(s->conf, name, &config);
+    rc = mg_conf_plugin_json(s->conf, name, &config);
     if (rc == MG_OK)
         rc = mg_registry_get(s->registry, name, "MANGO_SANDBOX", mg_buf_view(&config), &backend, err);
     if (rc < 0 || !backend)
@@ -386,6 +396,7 @@ void mg_server_close(struct mg_server *s)
         mg_sandboxes_free(s->sandboxes);
     if (s->registry)
         mg_registry_free(s->registry);
+    mg_plugin_net_close(s->plugin_net);
     if (s->keys)
         mg_key_cache_free(s->keys);
     mg_hub_free(s->hub);

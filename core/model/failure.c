@@ -1,10 +1,9 @@
 #include "model/failure.h"
 
 #include <ctype.h>
-#include <stdio.h>
-#include <time.h>
 
 #include "base/utf8.h"
+#include "net/retry-after.h"
 
 /* The endpoint's error types, which also come as events inside of a stream. */
 static const struct {
@@ -81,62 +80,9 @@ enum mg_model_fail mg_model_fail_of(int status, struct mg_sv type, struct mg_sv 
     return MG_MODEL_PERMANENT;
 }
 
-/* "Sun, 06 Nov 1994 08:49:37 GMT". By hand: strptime follows the locale, which a plugin may have changed. */
-static bool http_date(struct mg_sv v, int64_t *ret_s)
-{
-    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
-    char text[40], month[4];
-    if (v.len >= sizeof(text))
-        return false;
-    memcpy(text, v.ptr, v.len);
-    text[v.len] = '\0';
-    struct tm tm = {0};
-    if (sscanf(text, "%*3[A-Za-z], %2d %3[A-Za-z] %4d %2d:%2d:%2d GMT", &tm.tm_mday, month, &tm.tm_year, &tm.tm_hour,
-               &tm.tm_min, &tm.tm_sec) != 6)
-        return false;
-    const char *at = strstr(months, month);
-    if (strlen(month) != 3 || !at || (at - months) % 3 != 0)
-        return false;
-    tm.tm_mon = (int)(at - months) / 3;
-    tm.tm_year -= 1900;
-    *ret_s = timegm(&tm);
-    return *ret_s != -1;
-}
-
-/* Digits with an optional fraction, saturated: a peer may send any number. */
-static bool seconds_to_ms(struct mg_sv v, int64_t *ret_ms)
-{
-    const int64_t cap = (int64_t)MG_MODEL_RETRY_AFTER_MAX_S * 1000;
-    int64_t ms = 0;
-    size_t i = 0;
-    for (; i < v.len && isdigit((unsigned char)v.ptr[i]); i++) {
-        if (ms < cap * 10)
-            ms = ms * 10 + (v.ptr[i] - '0') * 1000;
-    }
-    if (i == 0)
-        return false;
-    if (i < v.len && v.ptr[i] == '.') {
-        int64_t unit = 100;
-        for (i++; i < v.len && isdigit((unsigned char)v.ptr[i]); i++, unit /= 10)
-            ms += (v.ptr[i] - '0') * unit;
-    }
-    *ret_ms = ms;
-    return i == v.len;
-}
-
 uint32_t mg_model_retry_after_ms(struct mg_sv value, int64_t wall_us)
 {
-    const int64_t cap = (int64_t)MG_MODEL_RETRY_AFTER_MAX_S * 1000;
-    struct mg_sv v = mg_sv_trim(value);
-    int64_t ms = 0, at_s = 0;
-    if (!seconds_to_ms(v, &ms)) {
-        if (!http_date(v, &at_s))
-            return 0;
-        ms = at_s * 1000 - wall_us / 1000;
-    }
-    if (ms <= 0)
-        return 0;
-    return (uint32_t)(ms < cap ? ms : cap);
+    return mg_retry_after_ms(value, wall_us, MG_MODEL_RETRY_AFTER_MAX_S * 1000u);
 }
 
 static bool is_key_char(char c)

@@ -1,4 +1,4 @@
-/* Concurrency: lock guards inbox, cancels, last_id and closing; everything else belongs to the loop's thread. */
+/* Concurrency: lock guards inbox, wishes, last_id and closing; everything else belongs to the loop's thread. */
 #include "net/loop.h"
 
 #include <errno.h>
@@ -17,6 +17,12 @@ enum {
     EVENTS_MAX = 256, /* of one epoll_wait */
 };
 
+/* What another thread asks of a request. */
+struct wish {
+    uint64_t id;
+    bool resume; /* else cancel */
+};
+
 struct mg_net {
     struct mg_net_opts opts; /* its strings are copies */
     char *name, *ca_file, *proxy;
@@ -32,8 +38,8 @@ struct mg_net {
 
     pthread_mutex_t lock;
     struct mg_list inbox;
-    uint64_t *cancels;
-    size_t n_cancels, cap_cancels;
+    struct wish *wishes;
+    size_t n_wishes, cap_wishes;
     uint64_t last_id;
     bool closing;
 };
@@ -58,16 +64,36 @@ uint64_t mg_net_start(struct mg_net *n, const struct mg_net_req *req)
     return id;
 }
 
-void mg_net_cancel(struct mg_net *n, uint64_t id)
+static void wish(struct mg_net *n, struct wish w)
 {
     pthread_mutex_lock(&n->lock);
-    if (n->n_cancels == n->cap_cancels) {
-        n->cap_cancels = n->cap_cancels ? 2 * n->cap_cancels : 16;
-        n->cancels = mg_xrealloc(n->cancels, n->cap_cancels * sizeof(*n->cancels));
+    if (n->n_wishes == n->cap_wishes) {
+        n->cap_wishes = n->cap_wishes ? 2 * n->cap_wishes : 16;
+        n->wishes = mg_xrealloc(n->wishes, n->cap_wishes * sizeof(*n->wishes));
     }
-    n->cancels[n->n_cancels++] = id;
+    n->wishes[n->n_wishes++] = w;
     pthread_mutex_unlock(&n->lock);
     wake(n);
+}
+
+void mg_net_cancel(struct mg_net *n, uint64_t id)
+{
+    wish(n, (struct wish){.id = id});
+}
+
+void mg_net_resume(struct mg_net *n, uint64_t id)
+{
+    wish(n, (struct wish){.id = id, .resume = true});
+}
+
+const struct mg_net_opts *mg_net_opts(const struct mg_net *n)
+{
+    return &n->opts;
+}
+
+struct mg_resolver *mg_net_resolver(const struct mg_net *n)
+{
+    return n->resolver;
 }
 
 /* Takes t out of everything, tells its owner and frees it. */
@@ -158,6 +184,18 @@ static void cancel_one(struct mg_net *n, uint64_t id)
     finish(n, t, CURLE_OK);
 }
 
+static void resume_one(struct mg_net *n, uint64_t id)
+{
+    struct mg_transfer *t = by_id(&n->active, id);
+    if (!t || t->state != MG_TRANSFER_RUNNING || !t->paused)
+        return;
+    t->paused = false;
+    t->active_ns = mg_now_ns();
+    CURLcode code = curl_easy_pause(t->easy, CURLPAUSE_CONT); /* may call the callbacks, which may pause again */
+    if (code != CURLE_OK)
+        finish(n, t, code);
+}
+
 static void cancel_all(struct mg_net *n, struct mg_list *list)
 {
     while (!mg_list_empty(list)) {
@@ -176,14 +214,17 @@ static bool take_inbox(struct mg_net *n)
         mg_list_del(it);
         mg_list_add_tail(&n->waiting, it);
     }
-    uint64_t *cancels = mg_steal(&n->cancels);
-    size_t n_cancels = n->n_cancels;
-    n->n_cancels = n->cap_cancels = 0;
+    mg_autofree struct wish *wishes = mg_steal(&n->wishes);
+    size_t n_wishes = n->n_wishes;
+    n->n_wishes = n->cap_wishes = 0;
     bool closing = n->closing;
     pthread_mutex_unlock(&n->lock);
-    for (size_t i = 0; i < n_cancels; i++)
-        cancel_one(n, cancels[i]);
-    free(cancels);
+    for (size_t i = 0; i < n_wishes; i++) {
+        if (wishes[i].resume)
+            resume_one(n, wishes[i].id);
+        else
+            cancel_one(n, wishes[i].id);
+    }
     return !closing;
 }
 
@@ -206,7 +247,7 @@ static void expire(struct mg_net *n, struct mg_transfer *t, uint64_t now)
     else if (t->state == MG_TRANSFER_RESOLVING && now >= t->connect_ns)
         (void)mg_transfer_stop(t, MG_ETIMEOUT, "looking the name %.200s up took longer than %u ms", t->lookup,
                                t->req.connect_ms);
-    else if (t->state == MG_TRANSFER_RUNNING && now >= idle_ns)
+    else if (t->state == MG_TRANSFER_RUNNING && !t->paused && now >= idle_ns)
         (void)mg_transfer_stop(t, MG_ETIMEOUT, "nothing came for %u ms", t->req.idle_ms);
     else
         return;
@@ -344,7 +385,7 @@ static void free_net(struct mg_net *n)
     if (n->wake_fd >= 0)
         close(n->wake_fd);
     pthread_mutex_destroy(&n->lock);
-    free(n->cancels);
+    free(n->wishes);
     free(n->name);
     free(n->ca_file);
     free(n->proxy);

@@ -25,7 +25,9 @@ enum {
     MG_NET_HEAD_MAX = 64 * 1024,        /* bytes of an answer's headers */
     MG_NET_HEADERS_MAX = 64,            /* headers of a request */
     MG_NET_TEXT_MAX = 512,              /* bytes of a failure's text, with the NUL */
+    MG_NET_PEM_MAX = 1024 * 1024,       /* bytes of a certificate, a key, a bundle in memory */
 };
+#define MG_NET_FOREVER UINT32_MAX /* milliseconds: as good as no limit */
 
 struct mg_net;
 
@@ -50,6 +52,15 @@ enum mg_net_go {
     /* The answer is whole for its reader. What still comes is dropped: the connection can be used again when the end
      * comes within MG_NET_DRAIN_MS. on_done (MG_OK) comes with the end, but not later than MG_NET_WHOLE_MS. */
     MG_NET_DRAIN,
+    /* Not taken: the same bytes come again after mg_net_resume, and the peer is held back until then. No idle time
+     * runs meanwhile. */
+    MG_NET_PAUSE,
+};
+
+/* What on_read says instead of a number of bytes. */
+enum {
+    MG_NET_READ_PAUSE = -1, /* nothing yet: asked again after mg_net_resume */
+    MG_NET_READ_ABORT = -2, /* the request ends with MG_ECANCELED */
 };
 
 struct mg_net_result {
@@ -71,13 +82,22 @@ struct mg_net_req {
     const struct mg_net_header *headers;
     int n_headers;
     struct mg_sv body;
-    uint32_t connect_ms, idle_ms, total_ms; /* 0: the defaults above */
+    struct mg_sv unix_socket; /* path to connect to instead of the URL's host; no proxy is used then. Empty: none */
+    struct mg_sv connect_to;  /* "host:port" to connect to instead; TLS and Host keep the URL's. Empty: none */
+    struct mg_sv proxy;       /* empty: the loop's; "none"; or a URL as in mg_net_opts */
+    struct mg_sv ca_pem, cert_pem, key_pem; /* instead of the loop's authorities; of a client certificate */
+    bool insecure;                          /* the peer's certificate is not looked at */
+    uint32_t connect_ms, idle_ms, total_ms; /* 0: the defaults above; MG_NET_FOREVER */
     size_t max_bytes;                       /* 0: MG_NET_BODY_MAX */
     bool fresh; /* on a new connection: for what must never be sent twice, as a stale one is found out by sending */
     /* The final answer's headers, each before the body. May be NULL. */
     void (*on_header)(void *ctx, int status, struct mg_sv name, struct mg_sv value);
     enum mg_net_go (*on_body)(void *ctx, const char *p, size_t n); /* may be NULL */
-    void (*on_done)(void *ctx, const struct mg_net_result *r);     /* exactly once, also after cancel */
+    /* A body in pieces instead of body: fills at most n bytes, returns their number, 0 at the end, or MG_NET_READ_*.
+     * Such a request is never repeated. NULL: none. body_len: its length, -1: unknown (chunked). */
+    int64_t (*on_read)(void *ctx, char *p, size_t n);
+    int64_t body_len;
+    void (*on_done)(void *ctx, const struct mg_net_result *r); /* exactly once, also after cancel */
     void *ctx;
 };
 
@@ -86,6 +106,11 @@ void mg_net_close(struct mg_net *n); /* cancels what runs, joins; NULL is fine *
 /* Any thread. Never 0, never used again. on_done may come before this returns. */
 uint64_t mg_net_start(struct mg_net *n, const struct mg_net_req *req);
 void mg_net_cancel(struct mg_net *n, uint64_t id); /* any thread; a number that is gone is fine */
+
+void mg_net_resume(struct mg_net *n, uint64_t id); /* after MG_NET_PAUSE, MG_NET_READ_PAUSE; the same */
+/* For connections beside the loop (conn.h). */
+const struct mg_net_opts *mg_net_opts(const struct mg_net *n);
+struct mg_resolver *mg_net_resolver(const struct mg_net *n);
 
 /* Whether requests to url can be made at all: its form, the proxy's, and with public_only a literal address. No
  * lookup. */

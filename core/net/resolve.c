@@ -19,6 +19,7 @@
 #include "net/address.h"
 
 enum {
+    LOOK_MS = 50,             /* a waiting thread looks at its cancel so often */
     IDLE_MS = 10000,          /* a thread without work ends after this */
     STACK_BYTES = 256 * 1024, /* getaddrinfo's modules need far less */
 };
@@ -33,7 +34,7 @@ struct name {
 
 struct mg_resolver {
     pthread_mutex_t lock;
-    pthread_cond_t work;
+    pthread_cond_t work, found; /* found: a lookup has ended */
     int refs, threads, idle;
     int wake_fd;
     bool public_only, closing;
@@ -53,6 +54,7 @@ static void unref(struct mg_resolver *r)
     mg_map_free(r->by_host);
     close(r->wake_fd);
     pthread_cond_destroy(&r->work);
+    pthread_cond_destroy(&r->found);
     pthread_mutex_destroy(&r->lock);
     free(r);
 }
@@ -64,6 +66,7 @@ struct mg_resolver *mg_resolver_new(int wake_fd, bool public_only)
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&r->work, &attr);
+    pthread_cond_init(&r->found, &attr);
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&r->lock, NULL);
     r->refs = 1;
@@ -159,6 +162,7 @@ static void *run(void *arg)
         n->state = state;
         n->until_ns = mg_now_ns() +
                       (uint64_t)(state == MG_RESOLVE_FOUND ? MG_RESOLVE_KEEP_MS : MG_RESOLVE_KEEP_BAD_MS) * 1000000u;
+        pthread_cond_broadcast(&r->found);
         const uint64_t one = 1;
         if (write(r->wake_fd, &one, sizeof(one)) < 0)
             continue; /* the counter is full: the reader is awake anyway */
@@ -222,9 +226,9 @@ static struct name *add_name(struct mg_resolver *r, const char *host)
     return n;
 }
 
-enum mg_resolve_state mg_resolver_get(struct mg_resolver *r, const char *host, char text[MG_RESOLVE_TEXT_MAX])
+/* With the lock held. */
+static enum mg_resolve_state look(struct mg_resolver *r, const char *host, char text[MG_RESOLVE_TEXT_MAX])
 {
-    pthread_mutex_lock(&r->lock);
     struct name *n = mg_map_get(r->by_host, mg_sv_of(host));
     bool ask = !n || (n->state != MG_RESOLVE_WAIT && n->until_ns <= mg_now_ns());
     if (!n)
@@ -239,6 +243,27 @@ enum mg_resolve_state mg_resolver_get(struct mg_resolver *r, const char *host, c
         (void)snprintf(text, MG_RESOLVE_TEXT_MAX, "more than %d names are being resolved", MG_RESOLVE_NAMES_MAX);
     else if (state != MG_RESOLVE_WAIT)
         memcpy(text, n->text, MG_RESOLVE_TEXT_MAX);
+    return state;
+}
+
+enum mg_resolve_state mg_resolver_get(struct mg_resolver *r, const char *host, char text[MG_RESOLVE_TEXT_MAX])
+{
+    pthread_mutex_lock(&r->lock);
+    enum mg_resolve_state state = look(r, host, text);
+    pthread_mutex_unlock(&r->lock);
+    return state;
+}
+
+enum mg_resolve_state mg_resolver_wait(struct mg_resolver *r, const char *host, uint64_t deadline_ns,
+                                       const struct mg_cancel *cancel, char text[MG_RESOLVE_TEXT_MAX])
+{
+    pthread_mutex_lock(&r->lock);
+    enum mg_resolve_state state = look(r, host, text);
+    while (state == MG_RESOLVE_WAIT && !mg_cancel_fired(cancel) && (!deadline_ns || mg_now_ns() < deadline_ns)) {
+        struct timespec until = after_ms(LOOK_MS);
+        (void)pthread_cond_timedwait(&r->found, &r->lock, &until);
+        state = look(r, host, text);
+    }
     pthread_mutex_unlock(&r->lock);
     return state;
 }

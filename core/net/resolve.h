@@ -7,6 +7,9 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "base/cancel.h"
 
 enum {
     MG_RESOLVE_THREADS_MAX = 32, /* lookups at once; a hanging name holds one */
@@ -27,5 +30,9 @@ struct mg_resolver *mg_resolver_new(int wake_fd, bool public_only);
 void mg_resolver_close(struct mg_resolver *r); /* NULL is fine */
 /* Never blocks; starts a lookup when there is none. Any thread. text: FOUND: "1.2.3.4,[::1]"; FAILED: the reason. */
 enum mg_resolve_state mg_resolver_get(struct mg_resolver *r, const char *host, char text[MG_RESOLVE_TEXT_MAX]);
+/* The same for a thread that may wait: until the answer, the deadline (monotonic; 0: none) or the cancel (may be
+ * NULL); then MG_RESOLVE_WAIT. Not on a loop's thread. */
+enum mg_resolve_state mg_resolver_wait(struct mg_resolver *r, const char *host, uint64_t deadline_ns,
+                                       const struct mg_cancel *cancel, char text[MG_RESOLVE_TEXT_MAX]);
 
 #endif

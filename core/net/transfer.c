@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/un.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -67,6 +68,36 @@ static void add_header(struct mg_transfer *t, struct mg_sv name, struct mg_sv va
     free(line);
 }
 
+static char *copy_of(struct mg_sv s)
+{
+    return s.len ? mg_xstrndup(s.ptr, s.len) : NULL;
+}
+
+static void copy_pem(struct mg_transfer *t, struct mg_buf *b, struct mg_sv pem)
+{
+    *b = MG_BUF_INIT(MG_NET_PEM_MAX);
+    if (pem.len > 0 && mg_buf_sv(b, pem) < 0)
+        (void)mg_transfer_stop(t, MG_EINVAL, "a certificate or key is over %d bytes", MG_NET_PEM_MAX);
+}
+
+/* Where to connect to, and with what. */
+static void copy_way(struct mg_transfer *t, const struct mg_net_req *req)
+{
+    t->unix_socket = copy_of(req->unix_socket);
+    t->connect_to = copy_of(req->connect_to);
+    t->own_proxy = copy_of(req->proxy);
+    copy_pem(t, &t->ca_pem, req->ca_pem);
+    copy_pem(t, &t->cert_pem, req->cert_pem);
+    copy_pem(t, &t->key_pem, req->key_pem);
+    if (!plain(req->unix_socket) || !plain(req->connect_to) || !plain(req->proxy))
+        (void)mg_transfer_stop(t, MG_EINVAL, "the address to connect to holds a line break or a NUL");
+    if (req->unix_socket.len >= sizeof(((struct sockaddr_un *)0)->sun_path))
+        (void)mg_transfer_stop(t, MG_EINVAL, "the path of the socket is over %zu bytes",
+                               sizeof(((struct sockaddr_un *)0)->sun_path) - 1);
+    if (req->on_read && req->body.len > 0)
+        (void)mg_transfer_stop(t, MG_EINVAL, "the request has a body and a source of one");
+}
+
 struct mg_transfer *mg_transfer_new(const struct mg_net_req *req)
 {
     struct mg_transfer *t = mg_xcalloc(1, sizeof(*t));
@@ -75,8 +106,10 @@ struct mg_transfer *mg_transfer_new(const struct mg_net_req *req)
     t->url = mg_xstrndup(req->url.ptr, req->url.len);
     t->body = mg_xstrndup(req->body.ptr, req->body.len);
     t->req.body.ptr = t->body;
-    struct mg_sv method = req->method.len > 0 ? req->method : req->body.len > 0 ? MG_SV("POST") : MG_SV("GET");
+    bool has_body = req->body.len > 0 || req->on_read;
+    struct mg_sv method = req->method.len > 0 ? req->method : has_body ? MG_SV("POST") : MG_SV("GET");
     t->method = mg_xstrndup(method.ptr, method.len);
+    copy_way(t, req);
     if (!token(method))
         (void)mg_transfer_stop(t, MG_EINVAL, "the request's method is not a word");
     if (!plain(req->url))
@@ -97,6 +130,13 @@ struct mg_transfer *mg_transfer_new(const struct mg_net_req *req)
     return t;
 }
 
+static void wipe_buf(struct mg_buf *b)
+{
+    if (b->ptr)
+        mg_wipe(b->ptr, b->cap);
+    mg_buf_done(b);
+}
+
 static void wipe_list(struct curl_slist *list)
 {
     for (struct curl_slist *s = list; s; s = s->next)
@@ -110,6 +150,13 @@ void mg_transfer_free(struct mg_transfer *t)
         curl_easy_cleanup(t->easy);
     wipe_list(t->list);
     curl_slist_free_all(t->resolve);
+    curl_slist_free_all(t->connect_list);
+    wipe_buf(&t->ca_pem);
+    wipe_buf(&t->cert_pem);
+    wipe_buf(&t->key_pem);
+    free(t->unix_socket);
+    free(t->connect_to);
+    free(t->own_proxy);
     free(t->lookup);
     free(t->method);
     free(t->url);
@@ -161,6 +208,25 @@ static mg_rc check_proxy(struct mg_transfer *t, const char *proxy)
     return MG_OK;
 }
 
+/* "host:port" with the brackets of an IPv6 literal kept. */
+static mg_rc check_connect_to(struct mg_transfer *t)
+{
+    int64_t port = 0;
+    const char *colon = strrchr(t->connect_to, ':');
+    if (!colon || colon == t->connect_to || !mg_sv_to_i64(mg_sv_of(colon + 1), &port) || port < 1 || port > 65535)
+        return mg_transfer_stop(t, MG_EINVAL, "the address to connect to is not one like host.example:443");
+    mg_autofree char *host = mg_xstrndup(t->connect_to, (size_t)(colon - t->connect_to));
+    need_lookup(t, host, (int)port);
+    return MG_OK;
+}
+
+static void choose_proxy(struct mg_transfer *t, const struct mg_net_opts *o)
+{
+    t->proxy = t->own_proxy ? t->own_proxy : o->proxy;
+    if (t->unix_socket || (t->own_proxy && strcmp(t->own_proxy, "none") == 0))
+        t->proxy = NULL;
+}
+
 static CURLUcode get_host(CURLU *u, char **host)
 {
 #ifdef CURLU_PUNYCODE
@@ -191,9 +257,16 @@ mg_rc mg_transfer_check(struct mg_transfer *t, const struct mg_net_opts *o)
     bool literal, is_public = mg_address_text_is_public(host, &literal);
     if (o->public_only && literal && !is_public)
         return mg_transfer_stop(t, MG_EDENIED, "the address %.64s is not a public one", host);
-    if (o->proxy)
-        return check_proxy(t, o->proxy);
+    if (o->public_only && (t->unix_socket || t->connect_to || t->own_proxy))
+        return mg_transfer_stop(t, MG_EDENIED, "this loop takes no address beside the URL's");
+    choose_proxy(t, o);
+    if (t->unix_socket)
+        return MG_OK;
+    if (t->proxy)
+        return check_proxy(t, t->proxy);
     t->guarded = o->public_only;
+    if (t->connect_to)
+        return check_connect_to(t);
     need_lookup(t, host, (int)strtol(port, NULL, 10));
     return MG_OK;
 }
@@ -240,15 +313,21 @@ static size_t take_body(char *p, size_t size, size_t count, void *ctx)
     size_t n = size * count;
     enum mg_net_go go = MG_NET_GO;
     t->any_byte = true;
-    t->bytes += n;
-    if (t->bytes > t->req.max_bytes) {
+    if (t->bytes + n > t->req.max_bytes) {
         (void)mg_transfer_stop(t, MG_ETOOBIG, "the answer is over %zu bytes", t->req.max_bytes);
         return 0;
     }
-    if (t->draining)
+    if (t->draining) {
+        t->bytes += n;
         return n;
+    }
     if (t->req.on_body && n > 0)
         go = t->req.on_body(t->req.ctx, p, n);
+    if (go == MG_NET_PAUSE) {
+        t->paused = true;
+        return CURL_WRITEFUNC_PAUSE;
+    }
+    t->bytes += n;
     t->draining = go == MG_NET_DRAIN;
     if (go != MG_NET_GO_IDLE)
         t->active_ns = mg_now_ns();
@@ -256,6 +335,25 @@ static size_t take_body(char *p, size_t size, size_t count, void *ctx)
         return n;
     (void)mg_transfer_stop(t, MG_ECANCELED, "the request was stopped by its reader");
     return 0;
+}
+
+static size_t give_body(char *p, size_t size, size_t count, void *ctx)
+{
+    struct mg_transfer *t = ctx;
+    if (t->told)
+        return CURL_READFUNC_ABORT; /* its owner is gone */
+    int64_t n = t->req.on_read(t->req.ctx, p, size * count);
+    t->active_ns = mg_now_ns();
+    if (n == MG_NET_READ_PAUSE) {
+        t->paused = true;
+        return CURL_READFUNC_PAUSE;
+    }
+    if (n < 0) {
+        (void)mg_transfer_stop(t, MG_ECANCELED, "the request was stopped by the source of its body");
+        return CURL_READFUNC_ABORT;
+    }
+    t->read_any = true;
+    return (size_t)n;
 }
 
 /* The last line of defence against a name that leads to a private address: whatever curl is about to connect to. */
@@ -283,7 +381,13 @@ static int set_socket(void *ctx, curl_socket_t fd, curlsocktype purpose)
 static void set_method(struct mg_transfer *t)
 {
     CURL *e = t->easy;
-    if (strcmp(t->method, "HEAD") == 0) {
+    if (t->req.on_read) {
+        curl_easy_setopt(e, CURLOPT_UPLOAD, 1L);
+        curl_easy_setopt(e, CURLOPT_READFUNCTION, give_body);
+        curl_easy_setopt(e, CURLOPT_READDATA, t);
+        curl_easy_setopt(e, CURLOPT_INFILESIZE_LARGE, (curl_off_t)t->req.body_len);
+        curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, t->method);
+    } else if (strcmp(t->method, "HEAD") == 0) {
         curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
     } else if (t->req.body.len > 0 || strcmp(t->method, "POST") == 0) {
         curl_easy_setopt(e, CURLOPT_POST, 1L);
@@ -335,7 +439,48 @@ static mg_rc set_addresses(struct mg_transfer *t, const char *addresses)
     return MG_OK;
 }
 
-mg_rc mg_transfer_prepare(struct mg_transfer *t, const struct mg_net_opts *o, const char *addresses)
+static void set_blob(CURL *e, CURLoption option, const struct mg_buf *b)
+{
+    struct curl_blob blob = {.data = b->ptr, .len = b->len, .flags = CURL_BLOB_COPY};
+    if (b->len > 0)
+        curl_easy_setopt(e, option, &blob);
+}
+
+static void set_tls(struct mg_transfer *t, const struct mg_net_opts *o)
+{
+    CURL *e = t->easy;
+    if (t->ca_pem.len > 0) {
+        curl_easy_setopt(e, CURLOPT_CAINFO, NULL);
+        curl_easy_setopt(e, CURLOPT_CAPATH, NULL);
+        set_blob(e, CURLOPT_CAINFO_BLOB, &t->ca_pem);
+    } else if (o->ca_file) {
+        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
+    }
+    set_blob(e, CURLOPT_SSLCERT_BLOB, &t->cert_pem);
+    set_blob(e, CURLOPT_SSLKEY_BLOB, &t->key_pem);
+    if (t->proxy && o->ca_file)
+        curl_easy_setopt(e, CURLOPT_PROXY_CAINFO, o->ca_file);
+    if (t->req.insecure) {
+        curl_easy_setopt(e, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl_easy_setopt(e, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+}
+
+/* curl's own spelling: for whatever host and port. */
+static mg_rc set_connect_to(struct mg_transfer *t)
+{
+    mg_autofree char *entry = NULL;
+    if (!t->connect_to)
+        return MG_OK;
+    if (asprintf(&entry, "::%s", t->connect_to) < 0)
+        return mg_transfer_stop(t, MG_EIO, "out of memory");
+    curl_slist_free_all(t->connect_list);
+    t->connect_list = curl_slist_append(NULL, entry);
+    curl_easy_setopt(t->easy, CURLOPT_CONNECT_TO, t->connect_list);
+    return MG_OK;
+}
+
+mg_rc mg_transfer_connect_options(struct mg_transfer *t, const struct mg_net_opts *o, const char *addresses)
 {
     CURL *e = t->easy = curl_easy_init();
     if (!e)
@@ -344,26 +489,36 @@ mg_rc mg_transfer_prepare(struct mg_transfer *t, const struct mg_net_opts *o, co
     curl_easy_setopt(e, CURLOPT_URL, t->url);
     curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(e, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(e, CURLOPT_USERAGENT, "mango");
-    curl_easy_setopt(e, CURLOPT_HTTPHEADER, t->list);
     curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->curl_text);
+    curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, t);
+    curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, set_socket);
+    curl_easy_setopt(e, CURLOPT_UNIX_SOCKET_PATH, t->unix_socket);
+    set_tls(t, o);
+    set_proxy(e, t->proxy);
+    set_limits(t);
+    mg_rc rc = set_connect_to(t);
+    return rc < 0 ? rc : set_addresses(t, addresses);
+}
+
+mg_rc mg_transfer_prepare(struct mg_transfer *t, const struct mg_net_opts *o, const char *addresses)
+{
+    mg_rc rc = mg_transfer_connect_options(t, o, addresses);
+    CURL *e = t->easy;
+    if (rc < 0)
+        return rc;
+    curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
+    curl_easy_setopt(e, CURLOPT_HTTPHEADER, t->list);
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, take_head);
     curl_easy_setopt(e, CURLOPT_HEADERDATA, t);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, take_body);
     curl_easy_setopt(e, CURLOPT_WRITEDATA, t);
-    curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, open_socket);
-    curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, t);
-    curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, set_socket);
-    if (o->ca_file)
-        curl_easy_setopt(e, CURLOPT_CAINFO, o->ca_file);
-    if (t->req.fresh)
+    if (t->req.fresh || t->req.on_read)
         curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, 1L);
     set_method(t);
-    set_proxy(e, o->proxy);
-    set_limits(t);
-    return set_addresses(t, addresses);
+    return MG_OK;
 }
 
 bool mg_transfer_resend(struct mg_transfer *t, CURLcode code)
@@ -371,7 +526,7 @@ bool mg_transfer_resend(struct mg_transfer *t, CURLcode code)
     long connects = 1;
     bool broke = code == CURLE_SEND_ERROR || code == CURLE_RECV_ERROR || code == CURLE_GOT_NOTHING;
     curl_easy_getinfo(t->easy, CURLINFO_NUM_CONNECTS, &connects);
-    if (!broke || t->any_byte || t->resent || t->req.fresh || connects > 0 || t->stop != MG_OK)
+    if (!broke || t->any_byte || t->read_any || t->req.fresh || t->resent || connects > 0 || t->stop != MG_OK)
         return false;
     t->resent = true;
     t->connect_ns = mg_now_ns() + t->req.connect_ms * 1000000ull;

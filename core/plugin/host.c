@@ -8,14 +8,17 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "plugin/counters.h"
+#include "plugin/net.h"
 
-/* Concurrency: the table and what it points to do not change after mg_host_new. */
+/* Concurrency: the table and what it points to do not change after mg_host_new, the counters excepted. */
 
 enum { SETTING_NAME_MAX = 128 /* bytes of an environment variable's name that is put together here */ };
 
 struct host_impl {
     struct mango_host table; /* first: the table's address is the impl's */
     struct mg_plugin_services services;
+    struct mg_plugin_counters counters;
     char name[MG_PLUGIN_NAME_MAX];
 };
 
@@ -123,9 +126,10 @@ static mango_status host_secret_get(const struct mango_host *h, const char *name
 
 static void host_metric_add(const struct mango_host *h, const char *name, int64_t n)
 {
-    const struct host_impl *im = impl_of(h);
-    if (im->services.metric)
-        im->services.metric(im->services.ctx, im->name, name, n);
+    struct host_impl *im = h->impl;
+    if (!mg_counters_add(&im->counters, name, n))
+        mg_log(MG_WARN, "counters of a plugin are dropped: a bad name, or more than 64 of them",
+               MG_F_STR("plugin", im->name), MG_F_STR("counter", name ? name : ""));
 }
 
 static struct mango_buf *host_buf_new(const struct mango_host *h, uint64_t max)
@@ -163,42 +167,42 @@ static mango_status no_http(const struct mango_host *h, const struct mango_call 
 static mango_status host_http_call(const struct mango_host *h, const struct mango_call *call,
                                    const struct mango_http_req *req, struct mango_http_res *res)
 {
-    const struct mg_plugin_services *s = &impl_of(h)->services;
-    return s->http_call ? s->http_call(s->ctx, call, req, res) : no_http(h, call);
+    struct mg_plugin_net *net = impl_of(h)->services.net;
+    return net ? mg_plugin_http_call(net, call, req, res) : no_http(h, call);
 }
 
 static mango_status host_conn_open(const struct mango_host *h, const struct mango_call *call,
                                    const struct mango_http_req *req, struct mango_http_res *res, mango_conn *ret)
 {
-    const struct mg_plugin_services *s = &impl_of(h)->services;
-    return s->conn_open ? s->conn_open(s->ctx, call, req, res, ret) : no_http(h, call);
+    struct mg_plugin_net *net = impl_of(h)->services.net;
+    return net ? mg_plugin_conn_open(net, h, call, req, res, ret) : no_http(h, call);
 }
 
 static mango_status host_conn_read(const struct mango_host *h, const struct mango_call *call, mango_conn c, char *p,
                                    uint64_t n, uint64_t *ret_n)
 {
-    const struct mg_plugin_services *s = &impl_of(h)->services;
-    return s->conn_read ? s->conn_read(s->ctx, call, c, p, n, ret_n) : no_http(h, call);
+    struct mg_plugin_net *net = impl_of(h)->services.net;
+    return net ? mg_plugin_conn_read(net, h, call, c, p, n, ret_n) : no_http(h, call);
 }
 
 static mango_status host_conn_write(const struct mango_host *h, const struct mango_call *call, mango_conn c,
                                     const char *p, uint64_t n)
 {
-    const struct mg_plugin_services *s = &impl_of(h)->services;
-    return s->conn_write ? s->conn_write(s->ctx, call, c, p, n) : no_http(h, call);
+    struct mg_plugin_net *net = impl_of(h)->services.net;
+    return net ? mg_plugin_conn_write(net, h, call, c, p, n) : no_http(h, call);
 }
 
 static mango_status host_conn_shutdown(const struct mango_host *h, const struct mango_call *call, mango_conn c)
 {
-    const struct mg_plugin_services *s = &impl_of(h)->services;
-    return s->conn_shutdown ? s->conn_shutdown(s->ctx, call, c) : no_http(h, call);
+    struct mg_plugin_net *net = impl_of(h)->services.net;
+    return net ? mg_plugin_conn_shutdown(net, h, call, c) : no_http(h, call);
 }
 
 static void host_conn_close(const struct mango_host *h, mango_conn c)
 {
-    const struct mg_plugin_services *s = &impl_of(h)->services;
-    if (s->conn_close)
-        s->conn_close(s->ctx, c);
+    struct mg_plugin_net *net = impl_of(h)->services.net;
+    if (net)
+        mg_plugin_conn_close(net, h, c);
 }
 
 static const struct mango_host table = {
@@ -232,16 +236,26 @@ struct mango_host *mg_host_new(const char *name, const struct mg_plugin_services
     im->table.impl = im;
     if (services)
         im->services = *services;
-    if (im->services.http_call)
-        im->table.features |= MANGO_HOST_HTTP;
-    if (im->services.conn_open)
-        im->table.features |= MANGO_HOST_UPGRADE;
+    if (im->services.net)
+        im->table.features |= MANGO_HOST_HTTP | MANGO_HOST_UPGRADE;
+    pthread_mutex_init(&im->counters.lock, NULL);
     snprintf(im->name, sizeof(im->name), "%s", name);
     return &im->table;
 }
 
 void mg_host_free(struct mango_host *h)
 {
-    if (h)
-        free(h->impl);
+    if (!h)
+        return;
+    struct host_impl *im = h->impl;
+    if (im->services.net)
+        mg_plugin_net_forget(im->services.net, h);
+    pthread_mutex_destroy(&im->counters.lock);
+    free(im);
+}
+
+struct mg_plugin_counters *mg_host_counters(const struct mango_host *h)
+{
+    struct host_impl *im = h->impl;
+    return &im->counters;
 }

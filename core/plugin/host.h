@@ -6,6 +6,8 @@
 
 /* name is copied. services may be NULL: no settings but those of the environment, no HTTP. */
 struct mango_host *mg_host_new(const char *name, const struct mg_plugin_services *services);
+/* What the plugin counted, for /metrics. */
+struct mg_plugin_counters *mg_host_counters(const struct mango_host *h);
 void mg_host_free(struct mango_host *h); /* NULL is fine */
 
 #endif

@@ -27,16 +27,7 @@ struct mg_plugin_services {
     bool (*setting)(void *ctx, const char *plugin, const char *name, struct mg_buf *out);
     /* The same for secrets. Default: the environment variable of that name, those of the server itself excepted. */
     bool (*secret)(void *ctx, const char *plugin, const char *name, struct mg_buf *out);
-    void (*metric)(void *ctx, const char *plugin, const char *name, int64_t n);
-    mango_status (*http_call)(void *ctx, const struct mango_call *call, const struct mango_http_req *req,
-                              struct mango_http_res *res);
-    mango_status (*conn_open)(void *ctx, const struct mango_call *call, const struct mango_http_req *req,
-                              struct mango_http_res *res, mango_conn *ret);
-    mango_status (*conn_read)(void *ctx, const struct mango_call *call, mango_conn c, char *p, uint64_t n,
-                              uint64_t *ret_n);
-    mango_status (*conn_write)(void *ctx, const struct mango_call *call, mango_conn c, const char *p, uint64_t n);
-    mango_status (*conn_shutdown)(void *ctx, const struct mango_call *call, mango_conn c);
-    void (*conn_close)(void *ctx, mango_conn c);
+    struct mg_plugin_net *net; /* core/plugin/net.h; NULL: no HTTP, and plugins that need it are refused */
     void *ctx;
 };
 

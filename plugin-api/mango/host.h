@@ -48,8 +48,15 @@ struct mango_http_req {
     uint32_t idle_ms;    /* no byte for so long is MANGO_ETIMEOUT; 0: only the call's deadline */
     uint64_t
         max_body; /* bytes of answer; past it MANGO_ETOOBIG. 0: the daemon's default (32 MiB), UINT64_MAX: no bound */
+    struct mango_sv connect_to; /* "host:port" to connect to instead of the URL's, which stays in TLS and Host */
+    struct mango_sv proxy;      /* empty: the daemon's; "none"; or http://, https://, socks4://, socks5:// of its own */
 };
 #define MANGO_HTTP_INSECURE (UINT32_C(1) << 0) /* do not verify the peer; refused unless the daemon allows it */
+/* Never send it twice. Without it a request on a pooled connection that dies before any byte of the answer is repeated
+ * once; set it for what must not happen twice (the start of a command). Costs a new connection. */
+#define MANGO_HTTP_ONCE (UINT32_C(1) << 1)
+/* conn_open only: no HTTP at all, a bare connection to the URL's host, with TLS for https. res is not touched. */
+#define MANGO_HTTP_RAW (UINT32_C(1) << 2)
 MANGO_AT(struct mango_http_req, method, 8);
 MANGO_AT(struct mango_http_req, unix_socket, 40);
 MANGO_AT(struct mango_http_req, headers, 56);
@@ -58,23 +65,32 @@ MANGO_AT(struct mango_http_req, source, 88);
 MANGO_AT(struct mango_http_req, ca_pem, 112);
 MANGO_AT(struct mango_http_req, connect_ms, 160);
 MANGO_AT(struct mango_http_req, max_body, 168);
-MANGO_ASSERT(sizeof(struct mango_http_req) == 176);
+MANGO_AT(struct mango_http_req, connect_to, 176);
+MANGO_ASSERT(sizeof(struct mango_http_req) == 208);
 
 /* The answer. MANGO_OK from http_call means that an answer came to its orderly end, whatever its status. */
 struct mango_http_res {
     uint32_t struct_size;
     int32_t status;         /* out: 200, 404, ... ; 0 when none came */
     struct mango_buf *body; /* in: filled with the body, or NULL */
-    mango_sink_fn *sink;    /* in: gets the body as it comes instead (stream 0), or NULL */
+    /* in: gets the body as it comes instead (stream 0), or NULL. Non-zero says that it has all it needs: the exchange
+     * ends with MANGO_OK at once, and what still comes is dropped. */
+    mango_sink_fn *sink;
     void *sink_ctx;
-    mango_http_header_fn *on_header; /* in: called for each header before the body, or NULL */
+    mango_http_header_fn *on_header; /* in: called for each header before the body, or NULL; names as they came */
     void *header_ctx;
+    uint32_t flags;          /* out: MANGO_HTTP_RES_SENT, MANGO_HTTP_RES_REUSED */
+    uint32_t retry_after_ms; /* out: what the answer's Retry-After asks for, at most a day; 0: it has none */
 };
+/* Some of the request went out: a failure without it is safe to try again, whatever the request does. */
+#define MANGO_HTTP_RES_SENT (UINT32_C(1) << 0)
+#define MANGO_HTTP_RES_REUSED (UINT32_C(1) << 1) /* a connection of an earlier request served it */
 MANGO_AT(struct mango_http_res, status, 4);
 MANGO_AT(struct mango_http_res, body, 8);
 MANGO_AT(struct mango_http_res, sink, 16);
 MANGO_AT(struct mango_http_res, on_header, 32);
-MANGO_ASSERT(sizeof(struct mango_http_res) == 48);
+MANGO_AT(struct mango_http_res, retry_after_ms, 52);
+MANGO_ASSERT(sizeof(struct mango_http_res) == 56);
 
 /* A connection that an HTTP request has turned into a byte stream (Upgrade, hijack). Opaque number; 0 is none. */
 typedef uint64_t mango_conn;
@@ -102,18 +118,23 @@ struct mango_host {
     mango_status (*config_get)(const struct mango_host *h, const char *name, struct mango_buf *ret);
     /* A secret of this plugin by its variable's name ("E2B_API_KEY"). Keep it in memory only. */
     mango_status (*secret_get)(const struct mango_host *h, const char *name, struct mango_buf *ret);
-    /* Adds to a counter mango_plugin_<name>_total{plugin=...}; name is [a-z_]+. */
+    /* Adds n > 0 to the counter mango_plugin_<name>_total{plugin=...} of /metrics. name is [a-z][a-z_]*, at most 47
+     * bytes, and a plugin has at most 64 of them: what is more is dropped, with one line in the log. */
     void (*metric_add)(const struct mango_host *h, const char *name, int64_t n);
     /* A buffer of the host for the plugin's own use (answers of http_call, settings); freed by buf_free. */
     struct mango_buf *(*buf_new)(const struct mango_host *h, uint64_t max);
     struct mango_sv (*buf_view)(const struct mango_host *h,
                                 const struct mango_buf *b);            /* valid until the next append; NUL behind it */
     void (*buf_free)(const struct mango_host *h, struct mango_buf *b); /* NULL is fine; wipes */
-    /* Blocking; ends at the call's deadline or token. */
+    /* Blocking; ends at the call's deadline or token. source, sink and on_header run on the calling thread and may take
+     * their time: the peer is held back meanwhile, and at most 256 KiB wait in between. MANGO_ERETRY: no orderly answer
+     * came (res->flags tells whether the request went out); MANGO_EINVALID: the request cannot be made. */
     mango_status (*http_call)(const struct mango_host *h, const struct mango_call *call,
                               const struct mango_http_req *req, struct mango_http_res *res);
-    /* Sends req with what its headers ask (Upgrade: tcp), and on 101 or 200 keeps the connection as a stream. On
-     * another status the body goes to res and *ret is 0. */
+    /* Sends req with what its headers ask (Connection: Upgrade, Upgrade: tcp), and keeps the connection as a stream on
+     * 101, or on 200 with neither a length nor chunks. On any other answer the body goes to res and *ret is 0. The body
+     * of req must be whole (no source). One reader and one writer at a time on one connection; a second is
+     * MANGO_EINVALID. */
     mango_status (*conn_open)(const struct mango_host *h, const struct mango_call *call,
                               const struct mango_http_req *req, struct mango_http_res *res, mango_conn *ret);
     /* At least one byte, or *ret_n = 0 at the peer's orderly end. */
@@ -122,7 +143,8 @@ struct mango_host {
     mango_status (*conn_write)(const struct mango_host *h, const struct mango_call *call, mango_conn c, const char *p,
                                uint64_t n);
     mango_status (*conn_shutdown)(const struct mango_host *h, const struct mango_call *call,
-                                  mango_conn c); /* no more writes */
+                                  mango_conn c); /* no more writes; with TLS a bare end of the TCP stream */
+    /* Calls that wait on it return MANGO_ECANCELED. What a plugin left open is closed after its fini. */
     void (*conn_close)(const struct mango_host *h, mango_conn c);
 };
 MANGO_AT(struct mango_host, abi_major, 4);

@@ -55,6 +55,8 @@ int main(void)
     M(mango_http_req, connect_ms);
     M(mango_http_req, idle_ms);
     M(mango_http_req, max_body);
+    M(mango_http_req, connect_to);
+    M(mango_http_req, proxy);
     S(mango_http_res);
     M(mango_http_res, struct_size);
     M(mango_http_res, status);
@@ -63,6 +65,8 @@ int main(void)
     M(mango_http_res, sink_ctx);
     M(mango_http_res, on_header);
     M(mango_http_res, header_ctx);
+    M(mango_http_res, flags);
+    M(mango_http_res, retry_after_ms);
     S(mango_host);
     M(mango_host, struct_size);
     M(mango_host, abi_major);
@@ -94,6 +98,10 @@ int main(void)
     C(MANGO_LOG_INFO);
     C(MANGO_LOG_DEBUG);
     C(MANGO_HTTP_INSECURE);
+    C(MANGO_HTTP_ONCE);
+    C(MANGO_HTTP_RAW);
+    C(MANGO_HTTP_RES_SENT);
+    C(MANGO_HTTP_RES_REUSED);
     S(mango_mount);
     M(mango_mount, struct_size);
     M(mango_mount, flags);
