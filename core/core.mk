@@ -180,8 +180,6 @@ libcore_la_SOURCES = \
 	core/net/sse-parse.c \
 	core/net/sse-parse.h \
 	core/net/transfer.c \
-	core/net/transfer.c \
-	core/net/transfer.c \
 	core/net/transfer.h \
 	core/net/upgrade.c \
 	core/net/upgrade.h \

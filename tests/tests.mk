@@ -52,6 +52,7 @@ unit_tests = \
 	tests/unit/test-net$(EXEEXT) \
 	tests/unit/test-offline$(EXEEXT) \
 	tests/unit/test-page$(EXEEXT) \
+	tests/unit/test-plugin-net$(EXEEXT) \
 	tests/unit/test-plugin$(EXEEXT) \
 	tests/unit/test-pool$(EXEEXT) \
 	tests/unit/test-request$(EXEEXT) \
@@ -152,6 +153,7 @@ check-sources:
 EXTRA_DIST += \
 	tests/abi/abi-1.txt \
 	tests/abi/layout.c \
+	tests/abi/network.c \
 	tests/abi/smallest.c \
 	tests/abi/variant.c \
 	tests/e2e/api.py \
@@ -192,7 +194,7 @@ EXTRA_DIST += \
 	tests/unit/domain.h \
 	tests/unit/unit.h
 
-dist_noinst_SCRIPTS += tests/support/pg-run tests/support/summary tests/lint/banned tests/lint/c-files tests/lint/docs-check \
+dist_noinst_SCRIPTS += tests/support/net-peer.py tests/support/pg-run tests/support/summary tests/lint/banned tests/lint/c-files tests/lint/docs-check \
 	tests/lint/layers tests/lint/run-all tests/lint/sources
 EXTRA_DIST += tests/lint/cppcheck.suppress
 
@@ -211,5 +213,6 @@ include tests/bench/bench.mk
 dist_noinst_DATA += \
 	tests/abi/abi-1.txt \
 	tests/abi/layout.c \
+	tests/abi/network.c \
 	tests/abi/smallest.c \
 	tests/abi/variant.c
