@@ -164,6 +164,8 @@ libcore_la_SOURCES = \
 	core/model/offline.h \
 	core/model/request.c \
 	core/model/request.h \
+	core/model/window.c \
+	core/model/window.h \
 	core/net/address.c \
 	core/net/address.h \
 	core/net/call.c \
@@ -203,13 +205,23 @@ libcore_la_SOURCES = \
 	core/plugin/process-state.h \
 	core/plugin/registry.c \
 	core/plugin/registry.h \
+	core/run/assemble.c \
+	core/run/assemble.h \
 	core/run/box.c \
 	core/run/calls.c \
 	core/run/clock.c \
+	core/run/compact-step.c \
+	core/run/compact.c \
+	core/run/compact.h \
+	core/run/content.c \
+	core/run/context.c \
+	core/run/context.h \
 	core/run/engine-internal.h \
 	core/run/engine.c \
 	core/run/engine.h \
 	core/run/preview.c \
+	core/run/remedy.c \
+	core/run/remedy.h \
 	core/run/request.c \
 	core/run/response.c \
 	core/run/resume.c \
@@ -249,6 +261,8 @@ libcore_la_SOURCES = \
 	core/store/child.c \
 	core/store/child.h \
 	core/store/cluster.c \
+	core/store/context-mark.c \
+	core/store/context-mark.h \
 	core/store/deployment.c \
 	core/store/deployment.h \
 	core/store/embedded-internal.h \

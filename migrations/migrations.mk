@@ -1,3 +1,3 @@
 # Applied in order by mangod and `mango migrate`; never changed once released (their checksums are recorded).
 migrationsdir = $(pkgdatadir)/migrations
-dist_migrations_DATA = migrations/0001_foundation.sql
+dist_migrations_DATA = migrations/0001_foundation.sql migrations/0002_threads.sql migrations/0003_context.sql

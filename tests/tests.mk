@@ -8,6 +8,8 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/endpoint-check.h \
 	tests/support/endpoint-script.c \
 	tests/support/endpoint-script.h \
+	tests/support/endpoint-window.c \
+	tests/support/endpoint-window.h \
 	tests/support/endpoint.c \
 	tests/support/endpoint.h \
 	tests/support/host-box.c \
@@ -99,6 +101,7 @@ e2e_tests = \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_cli.py \
+	tests/e2e/test_context.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
@@ -165,6 +168,7 @@ EXTRA_DIST += \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_cli.py \
+	tests/e2e/test_context.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \

@@ -215,6 +215,26 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .max = 1000000,
             .help = "Most tokens of one answer",
         },
+    [MG_OPT_MODEL_WINDOW] =
+        {
+            .name = "model_window",
+            .env = "MANGO_MODEL_WINDOW",
+            .type = MG_CONF_INT,
+            .fallback = "0",
+            .min = 0,
+            .max = 100000000,
+            .help = "Tokens of the model's context window, answer included; 0: by the model's name, else 200000",
+        },
+    [MG_OPT_MODEL_IDLE] =
+        {
+            .name = "model_idle",
+            .env = "MANGO_MODEL_IDLE",
+            .type = MG_CONF_DURATION,
+            .fallback = "120s",
+            .min = 100,
+            .max = 3600000,
+            .help = "Silence after which a model's answer counts as broken off, pings not counted",
+        },
     [MG_OPT_MODEL_CA_FILE] =
         {
             .name = "model_ca_file",

@@ -260,6 +260,7 @@ static mg_rc open_model(struct mg_server *s, struct mg_err *err)
         .bearer = strcmp(mg_conf_str(s->conf, MG_OPT_MODEL_AUTH), "bearer") == 0,
         .ca_file = mg_conf_strn(s->conf, MG_OPT_MODEL_CA_FILE),
         .proxy = mg_conf_strn(s->conf, MG_OPT_MODEL_PROXY),
+        .idle_ms = (uint32_t)mg_conf_ms(s->conf, MG_OPT_MODEL_IDLE),
     };
     return mg_model_open(&o, &s->model, err);
 }
@@ -284,6 +285,7 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .node_ttl_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_NODE_TTL),
         .model_id = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
         .max_tokens = (unsigned)mg_conf_int(s->conf, MG_OPT_MODEL_MAX_TOKENS),
+        .model_window = mg_conf_int(s->conf, MG_OPT_MODEL_WINDOW),
         .database_down = on_database_down,
         .ctx = s,
     };

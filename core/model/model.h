@@ -24,6 +24,12 @@ struct mg_model_usage {
     int64_t cache_5m, cache_1h, web_search_requests, web_fetch_requests;
 };
 
+/* All that was read and written. */
+static inline int64_t mg_model_usage_tokens(const struct mg_model_usage *u)
+{
+    return u->input_tokens + u->cache_read_input_tokens + u->cache_creation_input_tokens + u->output_tokens;
+}
+
 enum mg_block_kind { MG_BLOCK_TEXT, MG_BLOCK_THINKING, MG_BLOCK_TOOL_USE, MG_BLOCK_OTHER };
 
 struct mg_model_block {

@@ -41,6 +41,9 @@ struct mg_run {
     struct mg_id block_event[MG_RUN_BLOCKS_MAX];
     int block_index[MG_RUN_BLOCKS_MAX]; /* of a text block within its message */
     struct mg_model_result *result;
+    bool compacting;        /* the request asks for a summary, not for an answer */
+    int64_t fixed;          /* fingerprint of its fixed part */
+    int64_t request_tokens; /* estimated */
 
     /* The tool call in flight. */
     struct mg_id call_event;
@@ -69,7 +72,7 @@ struct mg_engine {
     atomic_int repairs;   /* stream repairs on their way through the hub's owner */
     atomic_int calls;     /* model calls whose on_done has not returned yet */
     /* counters for /metrics */
-    atomic_llong n_turns, n_requests, n_tool_calls, n_retries, n_takeovers, n_fenced, n_ambiguous;
+    atomic_llong n_turns, n_requests, n_tool_calls, n_retries, n_takeovers, n_fenced, n_ambiguous, n_compactions;
 };
 
 /* ---- run.c: the registry ---- */
@@ -97,6 +100,11 @@ void mg_run_continue(struct mg_run *r, struct mg_pg *pg, const struct mg_session
 
 /* ---- request.c ---- */
 void mg_run_request(struct mg_run *r, struct mg_pg *pg); /* builds and sends the model request of the present step */
+/* ---- compact-step.c ---- */
+struct mg_assembly;
+void mg_run_compacted(struct mg_run *r, struct mg_pg *pg); /* commits the summary in r->result */
+mg_rc mg_run_compact_local(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct mg_assembly *x,
+                           struct mg_session_state *ret_st, struct mg_err *err) MG_MUSTCHECK;
 /* ---- preview.c ---- */
 void mg_run_delta(void *ctx, int block_index, enum mg_block_kind kind, bool start, struct mg_sv text);
 /* ---- response.c ---- */

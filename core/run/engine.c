@@ -238,6 +238,7 @@ void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out)
     } counters[] = {
         {"mango_turns_total", "Turns that ended on this node", atomic_load(&e->n_turns)},
         {"mango_model_requests_total", "Model requests sent", atomic_load(&e->n_requests)},
+        {"mango_context_compactions_total", "Contexts that were made smaller", atomic_load(&e->n_compactions)},
         {"mango_model_retries_total", "Model requests that failed and are tried again", atomic_load(&e->n_retries)},
         {"mango_tool_calls_total", "Tool calls started in sandboxes", atomic_load(&e->n_tool_calls)},
         {"mango_tool_calls_ambiguous_total", "Tool calls whose result a crash lost", atomic_load(&e->n_ambiguous)},

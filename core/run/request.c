@@ -1,9 +1,6 @@
-#include "model/request.h"
-
 #include "base/log.h"
+#include "run/assemble.h"
 #include "run/engine-internal.h"
-#include "run/tool-config.h"
-#include "run/turn.h"
 
 /* The request of a turn's present step: built from the agent snapshot, the transcript and the inputs that this turn answers. */
 
@@ -15,12 +12,16 @@ static char *sv_dup(struct mg_sv s)
 }
 
 /* What the commit of the answer needs again. */
-static void remember(struct mg_run *r, const struct mg_turn_input *in, struct mg_sv user_content)
+static void remember(struct mg_run *r, const struct mg_assembly *x)
 {
+    const struct mg_turn_input *in = &x->in;
     free(r->agent);
     free(r->user_content);
     r->agent = sv_dup(in->agent);
-    r->user_content = user_content.len ? sv_dup(user_content) : NULL;
+    r->user_content = x->user.len ? sv_dup(x->user) : NULL;
+    r->fixed = x->fixed;
+    r->request_tokens = x->compact.before;
+    r->compacting = x->compact.how == MG_COMPACT_ASK;
     (void)mg_id_from(in->request_id, &r->request_id);
     r->n_inputs = in->n_triggers < MG_RUN_INPUTS_MAX ? in->n_triggers : MG_RUN_INPUTS_MAX;
     for (int i = 0; i < r->n_inputs; i++)
@@ -31,39 +32,6 @@ static void remember(struct mg_run *r, const struct mg_turn_input *in, struct mg
     }
 }
 
-static mg_rc build(struct mg_engine *e, struct mg_arena *a, const struct mg_turn_input *in, struct mg_sv user_content,
-                   struct mg_buf *out, struct mg_buf *ret_beta, struct mg_err *err)
-{
-    struct mg_json *agent;
-    mg_rc rc = mg_json_parse(a, in->agent, &mg_json_raw_limits, &agent, err);
-    if (rc < 0)
-        return rc;
-    const struct mg_json *model = mg_json_get(agent, "model");
-    const struct mg_json *system = mg_json_get(agent, "system");
-    mg_auto(buf) struct mg_buf tools = MG_BUF_INIT(MG_REQUEST_MAX);
-    mg_tool_definitions(a, agent, &tools);
-    struct mg_request_entry *entries = mg_arena_alloc(a, sizeof(*entries) * (size_t)(in->n_rows + 1));
-    int n = 0;
-    for (int i = 0; i < in->n_rows; i++)
-        entries[n++] = (struct mg_request_entry){.assistant = in->rows[i].assistant, .content = in->rows[i].content};
-    if (user_content.len)
-        entries[n++] = (struct mg_request_entry){.content = user_content};
-    const struct mg_request r = {
-        .model = e->opts.model_id ? mg_sv_of(e->opts.model_id) : mg_json_get_str(a, model, "id"),
-        .max_tokens = e->opts.max_tokens,
-        .system = mg_json_is(system, MG_JSON_STRING) && system->raw.len > 2 ? system->raw : MG_SV(""),
-        .tools = mg_buf_view(&tools),
-        .effort = mg_json_get_str(a, mg_json_get(model, "effort"), "type"),
-        .fast = mg_sv_eqz(mg_json_get_str(a, model, "speed"), "fast"),
-        .entries = entries,
-        .n_entries = n,
-    };
-    rc = mg_buf_sv(ret_beta, mg_request_beta(&r));
-    if (rc == MG_OK)
-        rc = mg_request_build(&r, out);
-    return rc < 0 ? mg_err_set(err, rc, "the model request is over %d bytes", MG_REQUEST_MAX) : MG_OK;
-}
-
 static void on_done(void *ctx, struct mg_model_result *res)
 {
     struct mg_run *r = ctx;
@@ -71,22 +39,28 @@ static void on_done(void *ctx, struct mg_model_result *res)
     atomic_store(&r->model_call, 0);
     mg_model_result_free(r->result);
     r->result = res;
-    mg_run_later(r, mg_run_response);
+    bool summary = r->compacting && (res->fail == MG_MODEL_OK || res->fail == MG_MODEL_TOO_LARGE);
+    mg_run_later(r, summary ? mg_run_compacted : mg_run_response);
     mg_run_unref(r);
     atomic_fetch_sub(&e->calls, 1);
 }
 
-static mg_rc prepare(struct mg_run *r, struct mg_pg *pg, struct mg_buf *body, struct mg_buf *beta, struct mg_err *err)
+/* Builds the request of the step into *body. *ret_st is set, and *body stays empty, when the context was made smaller instead. */
+static mg_rc prepare(struct mg_run *r, struct mg_pg *pg, struct mg_buf *body, struct mg_buf *beta,
+                     struct mg_session_state *ret_st, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(res) struct mg_res *res = NULL;
-    struct mg_turn_input in;
-    mg_rc rc = mg_turn_input_load(a, pg, &r->session, r->epoch, &res, &in, err);
+    mg_auto(assembly) struct mg_assembly x;
+    mg_rc rc = mg_assemble(r, pg, a, &x, err);
     if (rc < 0)
         return rc;
-    struct mg_sv user = mg_turn_user_content(a, in.trigger_types, in.triggers, in.n_triggers);
-    remember(r, &in, user);
-    return build(r->engine, a, &in, user, body, beta, err);
+    if (x.compact.how == MG_COMPACT_EXTRACT || x.compact.how == MG_COMPACT_EXCERPT)
+        return mg_run_compact_local(r, pg, a, &x, ret_st, err);
+    remember(r, &x);
+    rc = mg_buf_sv(beta, mg_request_beta(&x.request));
+    if (rc == MG_OK)
+        rc = mg_request_build(&x.request, body);
+    return rc < 0 ? mg_err_set(err, rc, "the model request is over %d bytes", MG_REQUEST_MAX) : MG_OK;
 }
 
 /* Numbers grow. The call may be over already, and its answer's commit may have sent the next one: that number stays. */
@@ -101,21 +75,26 @@ void mg_run_request(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_engine *e = r->engine;
     struct mg_err err = {0};
+    struct mg_session_state st;
     mg_auto(buf) struct mg_buf body = MG_BUF_INIT(MG_REQUEST_MAX), beta = MG_BUF_INIT(1024);
     if (atomic_load(&e->draining) || mg_cancel_fired(r->cancel)) {
         mg_run_drop(r);
         return;
     }
-    mg_rc rc = prepare(r, pg, &body, &beta, &err);
+    mg_rc rc = prepare(r, pg, &body, &beta, &st, &err);
     if (rc < 0) {
         mg_run_failed(r, rc, &err, mg_run_request);
+        return;
+    }
+    if (body.len == 0) {
+        mg_run_continue(r, pg, &st);
         return;
     }
     atomic_fetch_add(&e->n_requests, 1);
     const struct mg_model_call_opts o = {
         .body = mg_buf_view(&body),
         .beta = mg_buf_view(&beta),
-        .on_delta = mg_run_delta,
+        .on_delta = r->compacting ? NULL : mg_run_delta,
         .on_done = on_done,
         .ctx = mg_run_ref(r),
     };

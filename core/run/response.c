@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "run/engine-internal.h"
+#include "run/remedy.h"
 #include "run/tool-config.h"
 #include "run/turn.h"
 
@@ -27,6 +28,7 @@ static struct fail_class fail_class_of(enum mg_model_fail f)
     case MG_MODEL_PERMANENT:
         return (struct fail_class){.error_type = "model_request_failed_error", .terminal = true};
     case MG_MODEL_TOO_LARGE:
+        return (struct fail_class){.error_type = "compaction_limit_reached_error"};
     case MG_MODEL_OK:
     case MG_MODEL_CANCELED:
         break;
@@ -59,10 +61,16 @@ static mg_rc give_up(struct mg_step *s, const char *type, const char *message, b
     return MG_OK;
 }
 
-static mg_rc on_failure(struct mg_run *r, struct mg_step *s, const struct mg_model_result *res, struct mg_err *err)
+static mg_rc on_failure(struct mg_run *r, struct mg_step *s, const struct mg_model_result *res,
+                        const struct mg_remedy *remedy, struct mg_err *err)
 {
     struct fail_class c = fail_class_of(res->fail);
     mg_turn_request_end(s, true, &res->usage);
+    if (remedy->kind != MG_REMEDY_NONE) {
+        mg_rc rc = mg_remedy_apply(s, res, remedy, err);
+        if (rc < 0 || remedy->kind != MG_REMEDY_LIMIT)
+            return rc;
+    }
     s->st.turn_attempt++;
     if (c.retry && s->st.turn_attempt < MG_TURN_ATTEMPTS_MAX) {
         atomic_fetch_add(&r->engine->n_retries, 1);
@@ -263,9 +271,11 @@ static enum verdict verdict_of(const struct mg_model_result *res, const struct m
     struct mg_sv stop = mg_sv_of(res->stop_reason);
     if (mg_sv_eqz(stop, "tool_use"))
         return n_calls ? V_CALLS : V_BROKEN;
-    if (mg_sv_eqz(stop, "max_tokens") && n_calls)
+    bool full = mg_sv_eqz(
+        stop, "model_context_window_exceeded"); /* cut like at max_tokens; what follows is made smaller first */
+    if ((full || mg_sv_eqz(stop, "max_tokens")) && n_calls)
         return st->turn_continues < MG_TURN_CONTINUE_MAX ? V_CUT_CALLS : V_END;
-    if (mg_sv_eqz(stop, "max_tokens"))
+    if (full || mg_sv_eqz(stop, "max_tokens"))
         return st->turn_continues < MG_TURN_CONTINUE_MAX ? V_CONTINUE : V_END;
     /* A turn that is over asks for nothing; a refusal may cut an answer anywhere. */
     if (n_calls && !mg_sv_eqz(stop, "refusal"))
@@ -299,7 +309,7 @@ static mg_rc after_answer(struct mg_step *s, const struct mg_model_result *res, 
         return rc < 0 ? rc : mg_turn_after_calls(s, w->calls, w->n, err);
     case V_CONTINUE:
         s->st.turn_continues++;
-        if (strcmp(res->stop_reason, "max_tokens") == 0)
+        if (strcmp(res->stop_reason, "pause_turn") != 0)
             mg_step_transcript(
                 s, false,
                 mg_text_content(s->arena,
@@ -326,6 +336,14 @@ static int count_calls(const struct mg_model_result *res)
     return n;
 }
 
+/* The window was full before the answer was: the next request is compacted, and later ones stay below. */
+static mg_rc note_full(const struct mg_run *r, struct mg_step *s, struct mg_err *err)
+{
+    const struct mg_context_mark m = {
+        .kind = MG_MARK_REFUSED, .made_at = s->st.transcript_len, .turn = s->st.turn_trigger, .a = r->request_tokens};
+    return mg_context_mark_add(s->arena, s->t, &s->st.session, &s->st.thread, &m, err);
+}
+
 static mg_rc on_answer(struct mg_run *r, struct mg_step *s, const struct mg_model_result *res, struct mg_err *err)
 {
     struct wave w = {0};
@@ -334,8 +352,10 @@ static mg_rc on_answer(struct mg_run *r, struct mg_step *s, const struct mg_mode
     if (r->user_content)
         mg_step_transcript(s, false, mg_sv_of(r->user_content));
     struct mg_sv content = assistant_content(s->arena, res, with_calls);
-    if (content.len)
+    if (content.len) {
         mg_step_transcript(s, true, content);
+        mg_step_measured(s, mg_model_usage_tokens(&res->usage), r->fixed);
+    }
     mg_rc rc = mg_events_mark(s->arena, s->t, &s->st.session, r->inputs, r->n_inputs, s->now_us, err);
     if (rc == MG_OK)
         rc = block_events(r, s, res, with_calls, v == V_CUT_CALLS, &w, err);
@@ -343,7 +363,9 @@ static mg_rc on_answer(struct mg_run *r, struct mg_step *s, const struct mg_mode
         return rc;
     mg_turn_request_end(s, false, &res->usage);
     s->st.turn_attempt = 0;
-    return after_answer(s, res, v, &w, err);
+    if (strcmp(res->stop_reason, "model_context_window_exceeded") == 0)
+        rc = note_full(r, s, err);
+    return rc < 0 ? rc : after_answer(s, res, v, &w, err);
 }
 
 /* ---- the commit ---- */
@@ -351,8 +373,11 @@ static mg_rc on_answer(struct mg_run *r, struct mg_step *s, const struct mg_mode
 static mg_rc commit_response(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(step) struct mg_step s;
-    mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
+    mg_auto(step) struct mg_step s = {0};
+    struct mg_remedy remedy;
+    mg_rc rc = mg_remedy_find(r, pg, a, &remedy, err);
+    if (rc == MG_OK)
+        rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc < 0)
         return rc;
     /* A commit whose answer was lost may have moved the turn on. */
@@ -360,7 +385,7 @@ static mg_rc commit_response(struct mg_run *r, struct mg_pg *pg, struct mg_sessi
         if (r->result->fail == MG_MODEL_OK)
             rc = on_answer(r, &s, r->result, err);
         else
-            rc = on_failure(r, &s, r->result, err);
+            rc = on_failure(r, &s, r->result, &remedy, err);
         if (rc == MG_OK)
             rc = mg_step_commit(&s, r->result->fail == MG_MODEL_OK ? "turn.response" : "turn.failure", err);
     }

@@ -71,6 +71,12 @@ void mg_step_transcript(struct mg_step *s, bool assistant, struct mg_sv content)
     s->entries[s->n_entries++] = (struct mg_transcript_row){.assistant = assistant, .content = content};
 }
 
+void mg_step_measured(struct mg_step *s, int64_t tokens, int64_t fixed)
+{
+    s->entries[s->n_entries - 1].tokens = tokens;
+    s->entries[s->n_entries - 1].fixed = fixed;
+}
+
 mg_rc mg_step_flush(struct mg_step *s, struct mg_err *err)
 {
     mg_rc rc = mg_events_insert(s->arena, s->t, &s->st.session, s->st.last_seq, s->events, s->n_events, s->now_us, err);

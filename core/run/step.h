@@ -52,6 +52,8 @@ struct mg_id mg_step_event(struct mg_step *s, enum mg_event_type type, struct mg
 void mg_step_event_id(struct mg_step *s, const struct mg_id *id, enum mg_event_type type, struct mg_sv members,
                       bool processed);
 void mg_step_transcript(struct mg_step *s, bool assistant, struct mg_sv content);
+/* What the endpoint counted up to and including the newest entry, under the fixed part of that fingerprint. */
+void mg_step_measured(struct mg_step *s, int64_t tokens, int64_t fixed);
 /* Queues all that was collected. Called by commit; in an adopted step by its owner. */
 mg_rc mg_step_flush(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* Flush, COMMIT, publish. point names the commit for the test hooks: "POINT.before" and "POINT.after" are passed around it. */

@@ -2,8 +2,9 @@
 
 static const struct mg_stmt SQL_APPEND = {
     "transcript_append",
-    "INSERT INTO transcript (session_id, ordinal, role, content, thread_id)"
-    " SELECT $1, $2::int + o, r, c, $5 FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS u(r, c, o)",
+    "INSERT INTO transcript (session_id, ordinal, role, content, tokens, fixed, thread_id)"
+    " SELECT $1, $2::int + o, r, c, nullif(t, 0), nullif(f, 0), $7"
+    " FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[]) WITH ORDINALITY AS u(r, c, t, f, o)",
 };
 
 mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session,
@@ -12,35 +13,62 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
 {
     if (n == 0)
         return MG_OK;
-    struct mg_sv *roles = mg_arena_alloc(a, sizeof(*roles) * 2 * (size_t)n);
-    struct mg_sv *contents = roles + n;
+    struct mg_sv *roles = mg_arena_alloc(a, sizeof(*roles) * 4 * (size_t)n);
+    struct mg_sv *contents = roles + n, *tokens = contents + n, *fixed = tokens + n;
     for (int i = 0; i < n; i++) {
         roles[i] = rows[i].assistant ? MG_SV("assistant") : MG_SV("user");
         contents[i] = rows[i].content;
+        tokens[i] = mg_p_int(a, rows[i].tokens);
+        fixed[i] = mg_p_int(a, rows[i].fixed);
     }
-    const struct mg_sv p[] = {mg_id_sv(session), mg_p_int(a, len), mg_p_array(a, roles, (size_t)n),
-                              mg_p_array(a, contents, (size_t)n), mg_id_sv(thread)};
-    return mg_txn_queue(t, &SQL_APPEND, p, 5, -1, err);
+    const struct mg_sv p[] = {
+        mg_id_sv(session),
+        mg_p_int(a, len),
+        mg_p_array(a, roles, (size_t)n),
+        mg_p_array(a, contents, (size_t)n),
+        mg_p_array(a, tokens, (size_t)n),
+        mg_p_array(a, fixed, (size_t)n),
+        mg_id_sv(thread),
+    };
+    return mg_txn_queue(t, &SQL_APPEND, p, 7, -1, err);
 }
 
-/* One round trip for the whole request: kind 0 the session, 1 the transcript, 2 the inputs that this turn answers. An input is the trigger itself,
- * the system.message directly behind it, or one directly behind a result of the turn's calls. The trigger comes from scalar subqueries, so that it bounds the
- * index scan: joined, it does not, and each turn reads the session's whole log. */
+/* One round trip for the whole request: kind 0 the session, 1 the transcript behind the newest summary, 2 the inputs that this turn answers,
+ * 3 the marks. An input is the trigger itself, the system.message directly behind it, or one directly behind a result of the turn's calls. The trigger
+ * and the summary's boundary come from scalar subqueries, so that they bound the index scans: joined, they do not, and each turn reads the session's
+ * whole log. */
 static const struct mg_stmt SQL_INPUT = {
     "turn_input",
-    "WITH st AS MATERIALIZED (SELECT turn_trigger, turn_request_id FROM session_state"
+    "WITH st AS MATERIALIZED (SELECT turn_trigger, turn_request_id, transcript_len FROM session_state"
     " WHERE session_id = $1 AND turn_epoch = $2::bigint AND turn_step = 'model')"
-    " SELECT 0 AS kind, 0::bigint AS ord, st.turn_request_id AS name, s.agent AS body FROM sessions s, st WHERE s.id = "
-    "$1"
-    " UNION ALL SELECT 1, ordinal, role, content FROM transcript WHERE session_id = $1 AND thread_id = '' AND EXISTS "
-    "(SELECT FROM st)"
-    " UNION ALL SELECT 2, e.seq, e.type, e.body FROM events e"
+    " SELECT 0 AS kind, 0::bigint AS ord, st.turn_request_id AS name, s.agent AS body, st.turn_trigger AS a,"
+    " st.transcript_len AS b, 0::bigint AS c, 0::bigint AS d FROM sessions s, st WHERE s.id = $1"
+    " UNION ALL SELECT 1, ordinal, role, content, tokens, fixed, 0, 0 FROM transcript WHERE session_id = $1"
+    " AND thread_id = '' AND ordinal > coalesce((SELECT m.a FROM context_marks m WHERE m.session_id = $1"
+    " AND m.thread_id = '' AND m.kind = 'summary'"
+    " ORDER BY m.ordinal DESC LIMIT 1), 0) AND EXISTS (SELECT FROM st)"
+    " UNION ALL SELECT 2, e.seq, e.type, e.body, 0, 0, 0, 0 FROM events e"
     " WHERE e.session_id = $1 AND e.seq >= (SELECT turn_trigger FROM st) AND e.processed_at IS NULL"
     " AND (e.seq = (SELECT turn_trigger FROM st) OR (e.type = 'system.message' AND (e.seq = 1 + (SELECT turn_trigger "
     "FROM st) OR EXISTS (SELECT FROM events b WHERE b.session_id = $1 AND b.seq = e.seq - 1"
     " AND b.type IN ('user.tool_result', 'user.custom_tool_result')))))"
+    " UNION ALL SELECT 3, ordinal, kind, content, a, b, made_at, turn FROM context_marks WHERE session_id = $1"
+    " AND thread_id = ''"
+    " AND EXISTS (SELECT FROM st)"
     " ORDER BY 1, 2",
 };
+
+static struct mg_context_mark mark_of(const struct mg_res *r, int i)
+{
+    return (struct mg_context_mark){
+        .kind = mg_mark_kind_of(mg_res_sv(r, i, 2)),
+        .content = mg_res_sv(r, i, 3),
+        .a = mg_res_int(r, i, 4),
+        .b = mg_res_int(r, i, 5),
+        .made_at = mg_res_int(r, i, 6),
+        .turn = mg_res_int(r, i, 7),
+    };
+}
 
 mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, int64_t epoch,
                          struct mg_res **ret_res, struct mg_turn_input *ret, struct mg_err *err)
@@ -56,16 +84,26 @@ mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
     ret->triggers = mg_arena_alloc(a, sizeof(struct mg_sv) * (size_t)n);
     ret->trigger_types = mg_arena_alloc(a, sizeof(struct mg_sv) * (size_t)n);
     ret->trigger_seqs = mg_arena_alloc(a, sizeof(int64_t) * (size_t)n);
+    ret->marks = mg_arena_alloc(a, sizeof(*ret->marks) * (size_t)n);
     for (int i = 0; i < n; i++) {
         struct mg_sv name = mg_res_sv(r, i, 2), body = mg_res_sv(r, i, 3);
         switch (mg_res_int(r, i, 0)) {
         case 0:
             ret->request_id = name;
             ret->agent = body;
+            ret->turn = mg_res_int(r, i, 4);
+            ret->len = mg_res_int(r, i, 5);
             break;
         case 1:
-            ret->rows[ret->n_rows++] =
-                (struct mg_transcript_row){.assistant = mg_sv_eqz(name, "assistant"), .content = body};
+            ret->rows[ret->n_rows++] = (struct mg_transcript_row){
+                .assistant = mg_sv_eqz(name, "assistant"),
+                .content = body,
+                .tokens = mg_res_int(r, i, 4),
+                .fixed = mg_res_int(r, i, 5),
+            };
+            break;
+        case 3:
+            ret->marks[ret->n_marks++] = mark_of(r, i);
             break;
         default:
             ret->trigger_types[ret->n_triggers] = name;

@@ -3,11 +3,14 @@
 #define MG_STORE_TRANSCRIPT_H
 
 #include "domain/id.h"
+#include "store/context-mark.h"
 #include "store/pg.h"
 
 struct mg_transcript_row {
     bool assistant;       /* else user */
     struct mg_sv content; /* raw JSON array of blocks */
+    /* What the endpoint counted up to and including this entry, under the fixed part of this fingerprint; 0: not measured. */
+    int64_t tokens, fixed;
 };
 
 /* Queues the insert behind the len entries that the thread ("": the primary one) has. */
@@ -17,10 +20,14 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
 
 /* All of it lives in *ret_res. */
 struct mg_turn_input {
-    struct mg_sv agent;      /* the session's SessionAgent snapshot */
-    struct mg_sv request_id; /* event id of the request that the step waits for */
-    struct mg_transcript_row *rows;
+    struct mg_sv agent;             /* the session's SessionAgent snapshot */
+    struct mg_sv request_id;        /* event id of the request that the step waits for */
+    int64_t turn;                   /* the trigger's seq */
+    int64_t len;                    /* entries of the whole transcript */
+    struct mg_transcript_row *rows; /* the entries behind the newest summary: the last n_rows of the len */
     int n_rows;
+    struct mg_context_mark *marks; /* in the order of their making */
+    int n_marks;
     struct mg_sv
         *triggers; /* bodies of the turn's unprocessed input events, in order: the trigger and its companions */
     struct mg_sv *trigger_types;

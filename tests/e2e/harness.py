@@ -167,10 +167,10 @@ class Process:
 
 
 class FakeModel:
-    """The scripted Messages endpoint (tests/support/endpoint-script.h). record: requests() lists what came."""
+    """The scripted Messages endpoint (tests/support/endpoint-script.h). args: its options. record: requests() lists what came."""
 
-    def __init__(self, record=True):
-        self.options = [] if record else ["--no-record"]
+    def __init__(self, *args, record=True):
+        self.options = [*map(str, args), *([] if record else ["--no-record"])]
 
     def __enter__(self):
         self.process = subprocess.Popen(
@@ -189,6 +189,9 @@ class FakeModel:
 
     def requests(self):
         return self.client.get("/requests")
+
+    def stats(self):
+        return self.client.get("/stats")
 
     def refused(self):
         """How many requests broke a rule of the real API (pairing of calls and results, roles, empty text)."""

@@ -30,6 +30,7 @@
  *   body TYPE TEXT       no stream: this content type and text, status 200 or that of `code N` before
  *   code N               the status for body
  *   empty                a stream of no bytes
+ *   recall NAME          a text block with what the request itself says of NAME, in the form "FACT NAME=VALUE"
  *   whole                what the script says as one JSON object, not as a stream
  *   no-type              without a content type
  *   stale                afterwards the connection is reset as soon as the next request begins on it

@@ -21,6 +21,7 @@
 #include "json/write.h"
 #include "support/endpoint-check.h"
 #include "support/endpoint-script.h"
+#include "support/endpoint-window.h"
 
 enum {
     REQUEST_MAX = 64 * 1024 * 1024,
@@ -54,6 +55,7 @@ struct endpoint {
     struct mg_list conns;
     struct mg_map *attempts; /* script and place to a count, kept in the pointer */
     unsigned serial;
+    struct endpoint_window *window; /* NULL: none */
 
     pthread_mutex_t lock;
     char *scripts[SCRIPTS_MAX];
@@ -192,7 +194,7 @@ static void list_requests(struct endpoint *e, struct endpoint_answer *answer)
 /* True when the request was one to the endpoint itself. With the lock held. */
 static bool control(struct endpoint *e, const struct request *r, struct endpoint_answer *answer)
 {
-    char text[128];
+    char text[512];
     if (mg_sv_eqz(r->path, "/script") && mg_sv_eqz(r->method, "POST")) {
         if (take_scripts(e, r->body))
             endpoint_json(answer, 200, MG_SV("{}"));
@@ -204,8 +206,12 @@ static bool control(struct endpoint *e, const struct request *r, struct endpoint
     } else if (mg_sv_eqz(r->path, "/requests") && mg_sv_eqz(r->method, "GET")) {
         list_requests(e, answer);
     } else if (mg_sv_eqz(r->path, "/stats")) {
-        (void)snprintf(text, sizeof(text), "{\"requests\":%d,\"connections\":%d,\"refused\":%d}", e->n_requests,
-                       e->n_conns, e->n_refused);
+        struct endpoint_counts c = e->window ? endpoint_window_counts(e->window) : (struct endpoint_counts){0};
+        (void)snprintf(
+            text, sizeof(text),
+            "{\"requests\":%d,\"connections\":%d,\"refused\":%d,\"too_long\":%ld,\"largest\":%ld,\"input\":%ld,"
+            "\"cache_read\":%ld,\"cache_made\":%ld}",
+            e->n_requests, e->n_conns, e->n_refused, c.too_long, c.largest, c.input, c.cache_read, c.cache_made);
         endpoint_json(answer, 200, mg_sv_of(text));
     } else {
         return false;
@@ -244,8 +250,24 @@ static int next_attempt(struct endpoint *e, struct mg_sv script, int round)
     return (int)n;
 }
 
+/* "recall NAME" is what the request says of it; a question for a summary gets all facts. */
+static struct mg_sv remembered(struct mg_arena *a, struct mg_sv body, struct mg_sv text, struct mg_sv stage)
+{
+    if (mg_sv_starts(text, "The conversation so far is about to be left out"))
+        return mg_arena_printf(a, "text Notes: %.*s", MG_SV_ARG(endpoint_facts(a, body)));
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(REQUEST_MAX);
+    while (stage.len > 0) {
+        struct mg_sv line = mg_sv_split(&stage, '\n');
+        if (mg_sv_starts(line, "recall "))
+            mg_buf_printf(&b, "text %.*s\n", MG_SV_ARG(endpoint_recall(a, body, mg_sv_trim(mg_sv_from(line, 7)))));
+        else
+            mg_buf_printf(&b, "%.*s\n", MG_SV_ARG(line));
+    }
+    return mg_arena_sv(a, mg_buf_view(&b));
+}
+
 /* The answer that the text of the request asks for. */
-static void answer_text(struct endpoint *e, struct mg_arena *a, const struct mg_json *root,
+static void answer_text(struct endpoint *e, struct mg_arena *a, const struct mg_json *root, struct mg_sv usage,
                         struct endpoint_answer *answer)
 {
     const struct mg_json *stream = mg_json_get(root, "stream");
@@ -261,6 +283,8 @@ static void answer_text(struct endpoint *e, struct mg_arena *a, const struct mg_
         size_t n = mg_sv_find(text, '\n');
         stage = mg_arena_printf(a, "text echo: %.*s", (int)(n < 200 ? n : 200), text.ptr);
     }
+    stage = remembered(a, root->raw, text, stage);
+    stage = mg_arena_printf(a, "%.*s%.*s", MG_SV_ARG(usage), MG_SV_ARG(stage));
     endpoint_compile(answer, stage, attempt, ++e->serial, streamed);
 }
 
@@ -293,10 +317,14 @@ static void answer_messages(struct endpoint *e, const struct request *r, struct 
         refuse(e, answer, 400, err.text);
     } else {
         const char *problem = endpoint_check(a, root, fast);
+        struct mg_sv usage = MG_SV("");
+        const char *over = e->window && !problem ? endpoint_window_take(e->window, a, root, &usage) : NULL;
         if (problem)
             refuse(e, answer, 400, problem);
+        else if (over)
+            endpoint_error(answer, 400, over);
         else
-            answer_text(e, a, root, answer);
+            answer_text(e, a, root, usage, answer);
     }
 }
 
@@ -513,6 +541,7 @@ struct endpoint *endpoint_start(const struct endpoint_opts *o)
     e->key = o->key ? mg_xstrdup(o->key) : NULL;
     mg_list_init(&e->conns);
     e->attempts = mg_map_new();
+    e->window = o->window ? endpoint_window_new(o->window) : NULL;
     pthread_mutex_init(&e->lock, NULL);
     e->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -544,6 +573,7 @@ void endpoint_stop(struct endpoint *e)
         free_conn(mg_container_of(e->conns.next, struct conn, link));
     forget(e);
     mg_map_free(e->attempts);
+    endpoint_window_free(e->window);
     close(e->listen_fd);
     close(e->epoll_fd);
     close(e->wake_fd);

@@ -7,7 +7,8 @@
  * text says
  *   GET    /requests    the last requests: [{"method","path","headers":{...},"body":...}]
  *   DELETE /requests    forgets them, and scripts that were not used
- *   GET    /stats       {"requests","connections","refused"}: refused counts the requests that broke a rule */
+ *   GET    /stats       {"requests","connections","refused"}: refused counts the requests that broke a rule; with a window also
+ *                       {"too_long","largest","input","cache_read","cache_made"} of the requests' tokens */
 #ifndef TESTS_SUPPORT_ENDPOINT_H
 #define TESTS_SUPPORT_ENDPOINT_H
 
@@ -19,6 +20,7 @@ struct endpoint_opts {
     int port;         /* 0: any free one */
     const char *key;  /* the only API key that is taken; NULL: any or none */
     int idle_ms;      /* connections without a request are closed after so long; 0: never */
+    long window;      /* tokens of its context window, a token being four bytes; 0: without bounds, usage by script */
     bool keep_bodies; /* for GET /requests and endpoint_body */
 };
 

@@ -1,6 +1,6 @@
 /* The test endpoint as a program, for benchmarks and end-to-end tests.
  *
- *   fake-model [--port N] [--key KEY] [--idle-ms N] [--no-record]
+ *   fake-model [--port N] [--key KEY] [--idle-ms N] [--window TOKENS] [--no-record]
  *
  * Prints "port N" once it listens; ends with SIGTERM or SIGINT. What it answers: support/endpoint-script.h; its
  * control paths: support/endpoint.h. In short, a user text of
@@ -23,22 +23,22 @@
 int main(int argc, char **argv)
 {
     static const struct option options[] = {
-        {"port", required_argument, NULL, 'p'},
-        {"key", required_argument, NULL, 'k'},
-        {"idle-ms", required_argument, NULL, 'i'},
-        {"no-record", no_argument, NULL, 'n'},
-        {0},
+        {"port", required_argument, NULL, 'p'},    {"key", required_argument, NULL, 'k'},
+        {"idle-ms", required_argument, NULL, 'i'}, {"window", required_argument, NULL, 'w'},
+        {"no-record", no_argument, NULL, 'n'},     {0},
     };
     struct endpoint_opts o = {.keep_bodies = true};
     sigset_t stop;
     int sig;
-    for (int c; (c = getopt_long(argc, argv, "p:k:i:n", options, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, "p:k:i:w:n", options, NULL)) != -1;) {
         if (c == 'p')
             o.port = (int)strtol(optarg, NULL, 10);
         else if (c == 'k')
             o.key = optarg;
         else if (c == 'i')
             o.idle_ms = (int)strtol(optarg, NULL, 10);
+        else if (c == 'w')
+            o.window = strtol(optarg, NULL, 10);
         else if (c == 'n')
             o.keep_bodies = false;
         else

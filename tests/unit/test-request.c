@@ -94,6 +94,64 @@ static void case_84_a_longer_transcript_begins_with_the_same_bytes(void **state)
     }
 }
 
+static int count(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *p = strstr(text, what); p; p = strstr(p + 1, what))
+        n++;
+    return n;
+}
+
+#define MARK "\"cache_control\":{\"type\":\"ephemeral\"}"
+
+static void breakpoints_stand_on_the_fixed_part_and_on_the_last_two_user_messages(void **state)
+{
+    (void)state;
+    static const struct mg_request_entry entries[] = {
+        USER("[{\"type\":\"text\",\"text\":\"1\"}]"),      ASSISTANT("[{\"type\":\"text\",\"text\":\"2\"}]"),
+        USER("[{\"type\":\"text\",\"text\":\"3\"} ]"),     ASSISTANT("[{\"type\":\"text\",\"text\":\"4\"}]"),
+        USER("[{\"type\":\"text\",\"text\":\"5\"}]"),      USER("[{\"type\":\"text\",\"text\":\"6\"}]"),
+        ASSISTANT("[{\"type\":\"text\",\"text\":\"7\"}]"),
+    };
+    mg_autofree char *body = build(entries, 7, (struct mg_request){.cache = true, .system = MG_SV("\"s\"")});
+    assert_contains(body, "\"system\":[{\"type\":\"text\",\"text\":\"s\"," MARK "}]");
+    assert_contains(body, "{\"type\":\"text\",\"text\":\"3\"," MARK "}");
+    assert_contains(body, "{\"type\":\"text\",\"text\":\"6\"," MARK "}");
+    assert_int_equal(count(body, MARK), 3);
+    mg_autofree char *bare =
+        build(entries, 1, (struct mg_request){.cache = true, .tools = MG_SV("[{\"name\":\"t\"}]")});
+    assert_contains(bare, "\"tools\":[{\"name\":\"t\"," MARK "}]");
+    assert_int_equal(count(bare, MARK), 2);
+}
+
+static void a_place_in_the_messages_is_found_again(void **state)
+{
+    (void)state;
+    static const struct mg_request_entry entries[] = {
+        USER("[{\"type\":\"text\",\"text\":\"go\"}]"),
+        ASSISTANT("[{\"type\":\"tool_use\",\"id\":\"t\"}]"),
+        USER("[]"),
+        USER("[{\"type\":\"text\",\"text\":\"wait\"}]"),
+        USER("[{\"type\":\"text\",\"text\":\"more\"},{\"type\":\"tool_result\",\"tool_use_id\":\"t\"}]"),
+    };
+    const struct mg_request r = {.entries = entries, .n_entries = 5};
+    int entry;
+    int64_t block;
+    assert_true(mg_request_locate(&r, 2, 0, &entry, &block)); /* results are put first */
+    assert_int_equal(entry, 4);
+    assert_int_equal(block, 1);
+    assert_true(mg_request_locate(&r, 2, 1, &entry, &block));
+    assert_int_equal(entry, 3);
+    assert_int_equal(block, 0);
+    assert_true(mg_request_locate(&r, 2, 2, &entry, &block));
+    assert_int_equal(entry, 4);
+    assert_int_equal(block, 0);
+    assert_true(mg_request_locate(&r, 0, 0, &entry, &block));
+    assert_int_equal(entry, 0);
+    assert_false(mg_request_locate(&r, 2, 3, &entry, &block));
+    assert_false(mg_request_locate(&r, 3, 0, &entry, &block));
+}
+
 static void a_body_over_the_limit_is_refused(void **state)
 {
     (void)state;
@@ -116,6 +174,8 @@ int main(void)
         cmocka_unit_test(neighbours_of_one_role_become_one_message),
         cmocka_unit_test(words_that_came_while_a_tool_ran_stand_behind_its_result),
         cmocka_unit_test(case_84_a_longer_transcript_begins_with_the_same_bytes),
+        cmocka_unit_test(breakpoints_stand_on_the_fixed_part_and_on_the_last_two_user_messages),
+        cmocka_unit_test(a_place_in_the_messages_is_found_again),
         cmocka_unit_test(a_body_over_the_limit_is_refused),
     };
     return RUN(tests);

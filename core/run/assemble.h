@@ -1,0 +1,27 @@
+/* What a model request is made of: loaded in one round trip, shown through the marks, measured against the window. The same rows and options give
+ * the same request, on any node and after any restart. */
+#ifndef MG_RUN_ASSEMBLE_H
+#define MG_RUN_ASSEMBLE_H
+
+#include "run/compact.h"
+#include "run/engine-internal.h"
+
+struct mg_assembly {
+    struct mg_res *res; /* holds the rows */
+    struct mg_turn_input in;
+    struct mg_sv user; /* content of the turn's input that is not in the transcript yet, or empty */
+    int64_t fixed;     /* fingerprint of model, system and tools */
+    struct mg_context context;
+    struct mg_compact compact;
+    struct mg_request request; /* the turn's, or with compact.how ASK the one for the summary */
+};
+
+static inline void mg_assembly_cleanup(struct mg_assembly *x)
+{
+    mg_res_free(x->res);
+}
+/* MG_EFENCED when the turn's claim is no longer the run's or its step is not `model`. */
+mg_rc mg_assemble(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct mg_assembly *ret,
+                  struct mg_err *err) MG_MUSTCHECK;
+
+#endif

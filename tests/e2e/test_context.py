@@ -1,0 +1,181 @@
+"""The context of a long session: it never outgrows the model's window, it keeps what was said, and the endpoint's cache keeps working."""
+import os
+import unittest
+
+from harness import FakeModel, Mangod, main, wait_for
+from test_model_turns import IDLE, fake, of
+
+WINDOW = 32000
+TURNS = int(os.environ.get("MANGO_TEST_CONTEXT_TURNS") or 400)
+
+
+class Context(unittest.TestCase):
+    def turn(self, client, sid, text, timeout=30):
+        with client.stream(sid, timeout=timeout) as stream:
+            client.say(sid, text)
+            return stream.until(IDLE, "session.status_terminated")
+
+    def server(self, window=WINDOW, **env):
+        model = FakeModel("--window", window, record=False)
+        model.__enter__()
+        self.addCleanup(model.__exit__)
+        server = Mangod(model_url=model.url, env={"MANGO_MODEL_WINDOW": str(WINDOW), "MANGO_NODE_TTL": "2s", **env})
+        server.__enter__()
+        self.addCleanup(server.__exit__, None, None, None)
+        return model, server
+
+    def answer(self, events):
+        return of(events, "agent.message")[-1]["content"][0]["text"]
+
+    def test_400_turns_with_tools_stay_in_the_window_and_keep_their_facts(self):
+        model, server = self.server()
+        client = server.client
+        sid = client.new_session()["id"]
+        self.turn(client, sid, "FACT harbour=Valdez-17 and FACT cargo=tin-4711\n" + fake("text noted"))
+        compacted = 0
+        for i in range(TURNS):
+            events = self.turn(client, sid, fake('tool bash {"command":"head -c 2000 /dev/zero | tr \'\\\\0\' x; echo %d"}' % i, "---", "text turn %d" % i))
+            self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn", events)
+            self.assertEqual(self.answer(events), "turn %d" % i)
+            compacted += len(of(events, "agent.thread_context_compacted"))
+            self.assertEqual(len(of(events, "span.model_request_start")), len(of(events, "span.model_request_end")))
+        self.assertEqual(self.answer(self.turn(client, sid, fake("recall harbour"))), "harbour=Valdez-17")
+        self.assertEqual(self.answer(self.turn(client, sid, fake("recall cargo"))), "cargo=tin-4711")
+        stats = model.stats()
+        self.assertGreater(compacted, TURNS // 60)
+        self.assertEqual(stats["refused"], 0)
+        self.assertEqual(stats["too_long"], 0)
+        self.assertLessEqual(stats["largest"], WINDOW)
+        read = stats["input"] + stats["cache_read"] + stats["cache_made"]
+        self.assertGreater(stats["cache_read"] / read, 0.8, stats)
+        usage = client.get(f"/v1/sessions/{sid}")["usage"]
+        self.assertEqual(usage["cache_read_input_tokens"], stats["cache_read"])
+        rows = server.database.query(f"SELECT count(*), count(DISTINCT ordinal), max(ordinal) FROM transcript WHERE session_id = '{sid}'")
+        self.assertEqual(len(set(rows[0])), 1, "the transcript is whole")
+        print(f"# {compacted} compactions, largest {stats['largest']}, cached {stats['cache_read'] / read:.3f}")
+
+    def fill(self, client, sid, turns, size=2000):
+        for i in range(turns):
+            events = self.turn(client, sid, fake("text %s %d" % ("y" * size, i)))
+            self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn", events)
+        return events
+
+    def test_case_83_a_refusal_at_60_percent_of_the_window_compacts_once_and_bounds_what_follows(self):
+        model, server = self.server(window=19000)
+        client = server.client
+        sid = client.new_session(tools=False)["id"]
+        self.turn(client, sid, "FACT quay=north-9\n" + fake("text noted"))
+        for i in range(60):
+            events = self.turn(client, sid, fake("text %s" % ("y" * 1500)))
+            self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn", events)
+            self.assertEqual(of(events, "session.error"), [])
+            if model.stats()["too_long"]:
+                break
+        self.assertEqual([e["is_error"] for e in of(events, "span.model_request_end")], [True, False, False])
+        self.assertEqual(len(of(events, "agent.thread_context_compacted")), 1)
+        self.fill(client, sid, 40, 1500)
+        self.assertEqual(model.stats()["too_long"], 1, "the refusal bounds all later requests")
+        self.assertEqual(self.answer(self.turn(client, sid, fake("recall quay"))), "quay=north-9")
+
+    def test_case_83_still_too_long_ends_the_turn_with_an_error_and_the_session_goes_on(self):
+        with FakeModel() as model, Mangod(model_url=model.url) as server:
+            client = server.client
+            sid = client.new_session(tools=False)["id"]
+            self.turn(client, sid, fake("text one"))
+            self.turn(client, sid, fake("text two"))
+            model.client.post("/script", {"responses": ["too-long", "text Notes: none", "too-long"]})
+            events = self.turn(client, sid, "hello")
+            self.assertEqual(len(of(events, "span.model_request_start")), 3, "the request, the summary, the request again")
+            error = of(events, "session.error")[-1]["error"]
+            self.assertEqual((error["type"], error["retry_status"]["type"]), ("compaction_limit_reached_error", "exhausted"))
+            self.assertEqual(events[-1]["stop_reason"]["type"], "retries_exhausted")
+            events = self.turn(client, sid, fake("text three"))
+            self.assertEqual(self.answer(events), "three")
+            self.assertEqual(model.refused(), 0)
+
+    def test_a_summary_that_is_refused_as_too_long_is_replaced_by_an_extract(self):
+        with FakeModel() as model, Mangod(model_url=model.url) as server:
+            client = server.client
+            sid = client.new_session(tools=False)["id"]
+            self.turn(client, sid, "the password is swordfish")
+            self.turn(client, sid, fake("text two"))
+            model.client.post("/script", {"responses": ["too-long", "too-long", "text well"]})
+            events = self.turn(client, sid, "hello")
+            self.assertEqual(self.answer(events), "well")
+            self.assertEqual(len(of(events, "agent.thread_context_compacted")), 1)
+            first = model.requests()[-1]["body"]["messages"][0]["content"][0]["text"]
+            self.assertIn("swordfish", first)
+
+    def test_a_window_that_is_full_in_mid_answer_is_compacted_and_the_answer_continued(self):
+        with FakeModel() as model, Mangod(model_url=model.url) as server:
+            client = server.client
+            sid = client.new_session(tools=False)["id"]
+            self.turn(client, sid, fake("text one"))
+            self.turn(client, sid, fake("text two"))
+            model.client.post("/script", {"responses": ["text half an\nstop model_context_window_exceeded", "text Notes: none", "text answer"]})
+            events = self.turn(client, sid, "hello")
+            self.assertEqual([m["content"][0]["text"] for m in of(events, "agent.message")], ["half an", "answer"])
+            self.assertEqual(len(of(events, "agent.thread_context_compacted")), 1)
+            self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
+            self.assertEqual(model.refused(), 0)
+
+    def test_a_summary_survives_a_crash_before_its_commit_and_is_made_once(self):
+        for side in ("before", "after"):
+            with self.subTest(side), FakeModel("--window", WINDOW) as model:
+                env = {"MANGO_MODEL_WINDOW": "12000", "MANGO_NODE_TTL": "2s"}
+                with Mangod(model_url=model.url, env=env, hooks=f"turn.compact.{side}=kill") as server:
+                    client = server.client
+                    sid = client.new_session(tools=False)["id"]
+                    said = 0
+                    while server.process.running() and said < 40:
+                        said += 1
+                        try:
+                            self.turn(client, sid, fake("text %s %d" % ("z" * 3000, said)))
+                        except (OSError, AssertionError):
+                            pass
+                    self.assertFalse(server.process.running(), "the hook fired")
+                    server.process.end()
+                    server.hooks = None
+                    server.start()
+                    wait_for("the turn ends", lambda: client.get(f"/v1/sessions/{sid}")["status"] == "idle")
+                    events = client.events(sid)
+                    self.assertEqual(len(of(events, "agent.thread_context_compacted")), 1)
+                    self.assertEqual(len(of(events, "agent.message")), said)
+                    self.assertEqual(model.refused(), 0)
+
+    # ---- poison ----
+
+    def test_case_82_a_block_that_the_endpoint_refuses_is_replaced_and_the_session_goes_on(self):
+        with FakeModel() as model, Mangod(model_url=model.url) as server:
+            client = server.client
+            sid = client.new_session(tools=False)["id"]
+            image = {"type": "image", "source": {"type": "url", "url": "https://example.com/gone.png"}}
+            self.turn(client, sid, fake("text one"))
+            refusal = "status 400 messages.2.content.1.image.source.url: could not be fetched"
+            model.client.post("/script", {"responses": [refusal, "text fine"]})
+            with client.stream(sid) as stream:
+                content = [{"type": "text", "text": "look"}, image, {"type": "text", "text": "please"}]
+                client.post(f"/v1/sessions/{sid}/events", {"events": [{"type": "user.message", "content": content}]})
+                events = stream.until(IDLE, "session.status_terminated")
+            self.assertEqual(self.answer(events), "fine")
+            error = of(events, "session.error")[0]["error"]
+            self.assertEqual(error["retry_status"]["type"], "retrying")
+            for _ in range(2):
+                blocks = model.requests()[-1]["body"]["messages"][2]["content"]
+                self.assertEqual([b["type"] for b in blocks], ["text", "text", "text"])
+                self.assertIn("could not be fetched", blocks[1]["text"])
+                self.assertEqual(self.answer(self.turn(client, sid, fake("text on"))), "on")
+            stored = server.database.query(f"SELECT content FROM transcript WHERE session_id = '{sid}' AND ordinal = 3")[0][0]
+            self.assertIn("gone.png", stored, "the transcript is as it was")
+
+    def test_a_note_that_is_refused_too_ends_the_turn_as_any_permanent_failure(self):
+        with FakeModel() as model, Mangod(model_url=model.url) as server:
+            sid = server.client.new_session(tools=False)["id"]
+            model.client.post("/script", {"responses": ["status 400 messages.0.content.0: no"] * 3})
+            events = self.turn(server.client, sid, "hello")
+            self.assertEqual(events[-1]["type"], "session.status_terminated")
+            self.assertEqual(len(of(events, "span.model_request_start")), 2)
+
+
+if __name__ == "__main__":
+    main()
