@@ -232,9 +232,17 @@ libcore_la_SOURCES = \
 	core/run/tool-config.h \
 	core/run/turn.c \
 	core/run/turn.h \
-	core/sandbox/conformance-core.c \
+	core/sandbox/conformance-boundary.c \
+	core/sandbox/conformance-call.c \
+	core/sandbox/conformance-crash.c \
+	core/sandbox/conformance-escape.c \
+	core/sandbox/conformance-exec.c \
+	core/sandbox/conformance-file.c \
 	core/sandbox/conformance-internal.h \
-	core/sandbox/conformance-options.c \
+	core/sandbox/conformance-life.c \
+	core/sandbox/conformance-proc.c \
+	core/sandbox/conformance-service.c \
+	core/sandbox/conformance-stop.c \
 	core/sandbox/conformance.c \
 	core/sandbox/conformance.h \
 	core/sandbox/handle.c \

@@ -156,6 +156,7 @@ check-sources:
 EXTRA_DIST += \
 	tests/abi/abi-1.txt \
 	tests/abi/layout.c \
+	tests/abi/liar.c \
 	tests/abi/network.c \
 	tests/abi/smallest.c \
 	tests/abi/variant.c \
@@ -217,6 +218,7 @@ include tests/bench/bench.mk
 dist_noinst_DATA += \
 	tests/abi/abi-1.txt \
 	tests/abi/layout.c \
+	tests/abi/liar.c \
 	tests/abi/network.c \
 	tests/abi/smallest.c \
 	tests/abi/variant.c

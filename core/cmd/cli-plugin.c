@@ -113,27 +113,75 @@ static void split_file(struct mg_cli *c, const char *arg, const char **dir, cons
     *name = mg_arena_strdup(c->arena, base);
 }
 
+/* What both processes of the suite need, for mg_cli_services_done in the end. */
+static bool conformance_opts(struct mg_cli *c, const struct mg_conf *conf, struct mg_plugin_services *services,
+                             struct mg_buf *config, struct mg_conformance_opts *ret)
+{
+    struct mg_err err = {0};
+
+    if (mg_cli_services(conf, services, &err) < 0) {
+        (void)mg_cli_fail("%s", err.text);
+        return false;
+    }
+    *ret = (struct mg_conformance_opts){.services = services, .dir = plugin_dir(conf)};
+    split_file(c, c->args[0], &ret->dir, &ret->name);
+    if (mg_conf_plugin_json(conf, ret->name, config) == MG_OK) {
+        ret->config = mg_buf_view(config);
+        return true;
+    }
+    mg_cli_services_done(services);
+    (void)mg_cli_fail("the settings of %s cannot be read", ret->name);
+    return false;
+}
+
+/* This program again, with the same settings. */
+static const char *const *child_argv(struct mg_cli *c)
+{
+    const char **argv = mg_arena_alloc(c->arena, sizeof(*argv) * ((size_t)c->n_conf_args + 8));
+    const char *file = mg_cli_get(c, "config");
+    int n = 0;
+
+    argv[n++] = "/proc/self/exe";
+    argv[n++] = "plugin";
+    argv[n++] = "conformance-child";
+    if (file) {
+        argv[n++] = "--config";
+        argv[n++] = file;
+    }
+    for (int i = 0; i < c->n_conf_args; i++)
+        argv[n++] = c->conf_args[i];
+    argv[n++] = c->args[0];
+    argv[n] = NULL;
+    return argv;
+}
+
 int mg_cli_conformance(struct mg_cli *c)
 {
     mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
     mg_auto(buf) struct mg_buf config = MG_BUF_INIT(1024 * 1024);
     struct mg_plugin_services services;
-    struct mg_conformance_opts o = {.services = &services, .only = mg_cli_get(c, "only")};
+    struct mg_conformance_opts o;
 
-    struct mg_err err = {0};
-
-    if (!conf)
+    if (!conf || !conformance_opts(c, conf, &services, &config, &o))
         return MG_CLI_ERROR;
-    if (mg_cli_services(conf, &services, &err) < 0)
-        return mg_cli_fail("%s", err.text);
-    o.dir = plugin_dir(conf);
-    split_file(c, c->args[0], &o.dir, &o.name);
-    if (mg_conf_plugin_json(conf, o.name, &config) < 0) {
-        mg_cli_services_done(&services);
-        return mg_cli_fail("the settings of %s cannot be read", o.name);
-    }
-    o.config = mg_buf_view(&config);
+    o.only = mg_cli_get(c, "only");
+    o.live = mg_cli_has(c, "live");
+    o.child = child_argv(c);
     int failed = mg_conformance_run(&o, print_tap, NULL);
     mg_cli_services_done(&services);
     return failed == 0 ? MG_CLI_OK : MG_CLI_ERROR;
+}
+
+int mg_cli_conformance_child(struct mg_cli *c)
+{
+    mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
+    mg_auto(buf) struct mg_buf config = MG_BUF_INIT(1024 * 1024);
+    struct mg_plugin_services services;
+    struct mg_conformance_opts o;
+
+    if (!conf || !conformance_opts(c, conf, &services, &config, &o))
+        return MG_CLI_ERROR;
+    int status = mg_conformance_child(&o, c->args[1], c->args[2], c->args[3]);
+    mg_cli_services_done(&services);
+    return status == 0 ? MG_CLI_OK : MG_CLI_ERROR;
 }

@@ -51,6 +51,7 @@ static const struct mg_cli_opt KEYS_OPTS[] = {
 };
 static const struct mg_cli_opt CONFORMANCE_OPTS[] = {
     {"only", "PART", "only cases whose name holds this"},
+    {"live", NULL, "make and destroy sandboxes at the service that the plugin speaks to"},
     {NULL, NULL, NULL},
 };
 static const struct mg_cli_opt DOCTOR_OPTS[] = {
@@ -106,7 +107,11 @@ const struct mg_cli_command mg_cli_commands[] = {
     {"plugin info", "FILE", "show a plugin file, or why it would be refused", NULL, 1, 1, false, true,
      mg_cli_plugin_info, "  mango plugin info local\n  mango plugin info ./build/mine.so\n"},
     {"conformance", "NAME", "prove that a sandbox plugin keeps its promises; prints TAP", CONFORMANCE_OPTS, 1, 1, false,
-     true, mg_cli_conformance, "  mango conformance local\n  mango conformance ./build/mine.so --only cancel\n"},
+     true, mg_cli_conformance,
+     "  mango conformance local\n  mango conformance ./build/mine.so --only cancel\n  mango conformance docker "
+     "--live\n\n"
+     "A plugin that speaks to a service (it requires the host's HTTP) is run only with --live; without it the file and "
+     "its\ntables are checked. Status: 0 when no case failed.\n"},
     {"doctor", "", "check database, schema, clock, plugins, model endpoint, limits; say how to mend what is wrong",
      DOCTOR_OPTS, 0, 0, false, true, mg_cli_doctor,
      "  mango doctor\n  mango doctor --config /etc/mango/mango.conf --format json\n\nStatus: 0 all is well or only "
@@ -116,5 +121,7 @@ const struct mg_cli_command mg_cli_commands[] = {
     {"version", "", "print the version", NULL, 0, 0, false, false, mg_cli_version, NULL},
     {"plugin probe", "FILE", "what plugin list runs for each file", NULL, 1, 1, false, false, mg_cli_plugin_probe,
      NULL},
+    {"plugin conformance-child", "FILE OP LABELS ID", "the other process of some cases of conformance", NULL, 4, 4,
+     false, true, mg_cli_conformance_child, NULL},
     {.path = NULL},
 };

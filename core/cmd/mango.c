@@ -7,14 +7,22 @@
 #include "cmd/cli-client.h"
 #include "cmd/cli.h"
 
-static const char HIDDEN[] = "plugin probe";
+static const char *const HIDDEN[] = {"plugin probe", "plugin conformance-child"};
+
+static bool is_hidden(const char *path)
+{
+    for (size_t i = 0; i < sizeof(HIDDEN) / sizeof(HIDDEN[0]); i++)
+        if (strcmp(path, HIDDEN[i]) == 0)
+            return true;
+    return false;
+}
 
 /* Commands whose path starts with prefix ("" all). */
 static void list_commands(FILE *out, const char *prefix)
 {
     for (const struct mg_cli_command *cmd = mg_cli_commands; cmd->path; cmd++) {
         char left[64];
-        if (strncmp(cmd->path, prefix, strlen(prefix)) != 0 || strcmp(cmd->path, HIDDEN) == 0)
+        if (strncmp(cmd->path, prefix, strlen(prefix)) != 0 || is_hidden(cmd->path))
             continue;
         (void)snprintf(left, sizeof(left), "%s%s%s", cmd->path, *cmd->args ? " " : "", cmd->args);
         fprintf(out, "  %-28s %s\n", left, cmd->about);

@@ -267,6 +267,7 @@ struct mango_sandbox_ops {
                                 uint32_t cols);
     mango_status (*pause)(void *ctx, const struct mango_call *call, struct mango_sv id);
     mango_status (*resume)(void *ctx, const struct mango_call *call, struct mango_sv id);
+    /* *ret_snapshot names it for fork, and as spec.image of create. */
     mango_status (*snapshot)(void *ctx, const struct mango_call *call, struct mango_sv id,
                              struct mango_buf *ret_snapshot);
     mango_status (*snapshot_delete)(void *ctx, const struct mango_call *call, struct mango_sv snapshot);
@@ -277,7 +278,7 @@ struct mango_sandbox_ops {
     /* manager_json: {"apt":["jq"],"pip":[...]}; output goes to sink. */
     mango_status (*packages)(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv manager_json,
                              mango_sink_fn *sink, void *sink_ctx);
-    /* ustar/pax archives of a folder under the root. */
+    /* ustar/pax archives of a folder under the root; names in them are relative to that folder. archive_in makes it. */
     mango_status (*archive_in)(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,
                                mango_source_fn *source, void *source_ctx);
     mango_status (*archive_out)(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,

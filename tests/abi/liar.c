@@ -1,0 +1,175 @@
+/* The backend `local` with capabilities that it does not have: LIE_CAPS (a number) is added to its bits, and the operations that these ask for do
+ * nothing and say that all is well. LIE_FORGETS: it loses its workspaces at every start. Built by tests/unit/test-conformance.c. */
+#define mango_plugin_entry local_entry
+#include "plugins/local/plugin.c"
+#undef mango_plugin_entry
+
+#include <dirent.h>
+
+static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+static const struct mango_host *liar_host;
+
+static uint64_t lies(void)
+{
+    const char *z = getenv("LIE_CAPS");
+    return z ? strtoull(z, NULL, 0) : 0;
+}
+
+/* ---- what local refuses, it swallows ---- */
+
+static struct mango_sandbox_spec plain(const struct mango_sandbox_spec *spec, struct mango_network *net)
+{
+    struct mango_sandbox_spec s = *spec;
+    *net = (struct mango_network){.struct_size = sizeof(*net), .mode = MANGO_NET_OPEN};
+    s.network = net;
+    s.mounts = NULL;
+    s.n_mounts = 0;
+    return s;
+}
+
+static mango_status lie_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
+{
+    struct mango_network net;
+    struct mango_sandbox_spec s = plain(spec, &net);
+    return local_create(ctx, call, &s, ret);
+}
+
+static mango_status lie_attach(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_sandbox_spec *spec,
+                               struct mango_sandbox_ref *ret)
+{
+    struct mango_network net;
+    struct mango_sandbox_spec s = plain(spec, &net);
+    return local_attach(ctx, call, id, &s, ret);
+}
+
+static mango_status lie_exec(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req,
+                             struct mango_exec_result *ret)
+{
+    if (!(lies() & MANGO_CAP_CONCURRENT_EXEC))
+        return local_exec(ctx, call, id, req, ret);
+    pthread_mutex_lock(&one_at_a_time);
+    mango_status s = local_exec(ctx, call, id, req, ret);
+    pthread_mutex_unlock(&one_at_a_time);
+    return s;
+}
+
+static mango_status lie_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req, mango_proc *ret)
+{
+    struct mango_exec_req r = *req;
+    r.flags = 0; /* pipes for a terminal */
+    return local_proc_open(ctx, call, id, &r, ret);
+}
+
+/* ---- what local does not have ---- */
+
+static mango_status lie_list(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn, void *fn_ctx)
+{
+    (void)owner, (void)ctx, (void)call, (void)fn, (void)fn_ctx;
+    return MANGO_OK;
+}
+static mango_status lie_id(void *ctx, const struct mango_call *call, struct mango_sv id)
+{
+    (void)ctx, (void)call, (void)id;
+    return MANGO_OK;
+}
+static mango_status lie_proc_close(void *ctx, const struct mango_call *call, mango_proc proc)
+{
+    (void)ctx, (void)call, (void)proc;
+    return MANGO_OK;
+}
+static mango_status lie_resize(void *ctx, const struct mango_call *call, mango_proc proc, uint32_t rows, uint32_t cols)
+{
+    (void)ctx, (void)call, (void)proc, (void)rows, (void)cols;
+    return MANGO_OK;
+}
+static mango_status lie_snapshot(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_buf *ret)
+{
+    (void)ctx, (void)call, (void)id;
+    return liar_host->buf_append(liar_host, ret, "snapshot", 8);
+}
+static mango_status lie_fork(void *ctx, const struct mango_call *call, struct mango_sv snapshot, const struct mango_sandbox_spec *spec,
+                             struct mango_sandbox_ref *ret)
+{
+    (void)snapshot;
+    return lie_create(ctx, call, spec, ret);
+}
+static mango_status lie_network(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_network *net)
+{
+    (void)ctx, (void)call, (void)id, (void)net;
+    return MANGO_OK;
+}
+static mango_status lie_packages(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv json, mango_sink_fn *sink,
+                                 void *sink_ctx)
+{
+    (void)ctx, (void)call, (void)id, (void)json, (void)sink, (void)sink_ctx;
+    return MANGO_OK;
+}
+static mango_status lie_archive_in(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path, mango_source_fn *source,
+                                   void *source_ctx)
+{
+    (void)ctx, (void)call, (void)id, (void)path, (void)source, (void)source_ctx;
+    return MANGO_OK;
+}
+static mango_status lie_archive_out(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path, mango_sink_fn *sink,
+                                    void *sink_ctx)
+{
+    (void)ctx, (void)call, (void)id, (void)path, (void)sink, (void)sink_ctx;
+    return MANGO_OK;
+}
+static mango_status lie_keep_alive(void *ctx, const struct mango_call *call, struct mango_sv id, uint64_t seconds)
+{
+    (void)ctx, (void)call, (void)id, (void)seconds;
+    return MANGO_OK;
+}
+
+static void forget_all(struct local *l)
+{
+    DIR *d = fdopendir(openat(l->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (strncmp(e->d_name, "session-", 8) == 0)
+            (void)remove_tree(l->base_fd, e->d_name);
+    }
+    if (d)
+        closedir(d);
+}
+
+static mango_status lie_init(const struct mango_host *h, const struct mango_call *call, struct mango_sv config, void **ret_ctx)
+{
+    liar_host = h;
+    mango_status s = local_init(h, call, config, ret_ctx);
+    if (s == MANGO_OK && getenv("LIE_FORGETS"))
+        forget_all(*ret_ctx);
+    return s;
+}
+
+static struct mango_sandbox_ops lie_ops;
+static struct mango_plugin liar;
+
+MANGO_EXPORT const struct mango_plugin *mango_plugin_entry(void)
+{
+    uint64_t bits = lies();
+    liar = plugin;
+    liar.name = "liar";
+    liar.caps |= bits;
+    liar.init = lie_init;
+    liar.sandbox = &lie_ops;
+    lie_ops = ops;
+    lie_ops.create = lie_create;
+    lie_ops.attach = lie_attach;
+    lie_ops.exec = lie_exec;
+    lie_ops.proc_open = lie_proc_open;
+    lie_ops.proc_resize = lie_resize;
+    lie_ops.pause = lie_ops.resume = lie_ops.snapshot_delete = lie_id;
+    lie_ops.snapshot = lie_snapshot;
+    lie_ops.fork = lie_fork;
+    lie_ops.set_network = lie_network;
+    lie_ops.packages = lie_packages;
+    lie_ops.archive_in = lie_archive_in;
+    lie_ops.archive_out = lie_archive_out;
+    lie_ops.keep_alive = lie_keep_alive;
+    if (bits & MANGO_CAP_LIST_OWNED)
+        lie_ops.list_owned = lie_list;
+    if (bits & MANGO_CAP_PROC)
+        lie_ops.proc_close = lie_proc_close;
+    return &liar;
+}
