@@ -7,10 +7,21 @@ noinst_LTLIBRARIES += plugins/common/libcommon.la
 # files: plugins/common/*.c plugins/common/*.h
 plugins_common_libcommon_la_SOURCES = \
 	plugins/common/chunk.c \
-	plugins/common/chunk.h
+	plugins/common/chunk.h \
+	plugins/common/confine.c \
+	plugins/common/confine.h \
+	plugins/common/json.c \
+	plugins/common/json.h \
+	plugins/common/path-error.c \
+	plugins/common/path-error.h \
+	plugins/common/tar.c \
+	plugins/common/tar.h \
+	plugins/common/text.c \
+	plugins/common/text.h
 
 plugins_common_libcommon_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
+include plugins/docker/docker.mk
 include plugins/local/local.mk
 
 # The plugins as the loader wants them: NAME.so in one folder, their helpers beside them. For the build tree only.

@@ -14,14 +14,14 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "common/confine.h"
+#include "common/path-error.h"
 #include "mango/plugin.h"
 
 enum {
     LABEL_LEN = 32,         /* hex digits */
     ID_LEN = 8 + LABEL_LEN, /* "session-" and the label */
     IDENTITY_LEN = 32,
-    LINKS_MAX = 40,          /* symbolic links in one path, as the kernel has it */
-    SHOWN_MAX = 200,         /* bytes of a path in an error */
     KILL_WAIT_MS = 2000,     /* for everything of a command to be dead after a kill */
     DESTROY_WAIT_MS = 10000, /* for the runner to have ended everything */
 };
@@ -62,8 +62,6 @@ mango_status fail_path(const struct local *l, const struct mango_call *call, int
 bool sv_is(struct mango_sv s, const char *z);
 char *sv_dup(struct mango_sv s);           /* NULL when memory is gone or s holds a NUL */
 void random_hex(char *out, size_t digits); /* and a NUL */
-/* A path for people: control characters and bytes outside of ASCII that are no UTF-8 become '?'. */
-void shown(struct mango_sv path, char out[SHOWN_MAX + 1]);
 uint64_t now_ns(const struct local *l);
 
 /* ---- box.c ---- */
@@ -88,12 +86,15 @@ void sweep(struct local *l);
 /* Removes a folder of base with everything below it, whatever its depth; follows no link. 0 or errno. */
 int remove_tree(int base_fd, const char *name);
 
-/* ---- path.c ---- all return a descriptor or -errno; nothing outside of the workspace is ever opened */
-int path_open(const struct box *b, struct mango_sv path, uint64_t flags);
-/* The folder that holds path's last component, made when missing, and the name in it. Links in the last place are
- * followed. */
-int path_parent(const struct box *b, struct mango_sv path, char name[256]);
-bool path_works(int dir_fd); /* the kernel has openat2 */
+/* Both return a descriptor or -errno; nothing outside of the workspace is ever opened. */
+static inline int path_open(const struct box *b, struct mango_sv path, uint64_t flags)
+{
+    return confine_open(&(struct confine){b->root, b->root_fd}, path, flags);
+}
+static inline int path_parent(const struct box *b, struct mango_sv path, char name[256])
+{
+    return confine_parent(&(struct confine){b->root, b->root_fd}, path, name);
+}
 
 /* ---- file.c ---- */
 /* Removes what processes that are gone left in the middle of a write. Another process may write here at this moment. */

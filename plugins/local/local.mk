@@ -8,7 +8,6 @@ plugins_local_local_la_SOURCES = \
 	plugins/local/exec.c \
 	plugins/local/file.c \
 	plugins/local/local.h \
-	plugins/local/path.c \
 	plugins/local/plugin.c \
 	plugins/local/proc.c \
 	plugins/local/pump.c \
@@ -25,6 +24,7 @@ plugins_local_local_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 # One for each sandbox, and it forks once for each command: small, and never instrumented.
 # files: plugins/local/runner/*.c plugins/local/runner/*.h
 plugins_local_mango_local_runner_SOURCES = \
+	plugins/local/runner/main.c \
 	plugins/local/runner/reaper.c \
 	plugins/local/runner/runner.c \
 	plugins/local/runner/runner.h \

@@ -166,7 +166,7 @@ static mango_status local_init(const struct mango_host *host, const struct mango
     l->base_fd = -1;
     pthread_mutex_init(&l->lock, NULL);
     mango_status s = open_base(l, call);
-    if (s == MANGO_OK && !path_works(l->base_fd))
+    if (s == MANGO_OK && !confine_works(l->base_fd))
         s = fail(l, call, MANGO_EUNSUPPORTED, "this kernel has no openat2; the local backend needs Linux 5.9 or newer");
     if (s == MANGO_OK)
         s = find_runner(l, call);

@@ -19,37 +19,13 @@ mango_status fail(const struct local *l, const struct mango_call *call, mango_st
     return l->host->err_set(l->host, call, s, text, NULL, 0);
 }
 
-static const struct {
-    int errnum;
-    mango_status status;
-    const char *text; /* after the path */
-} errnos[] = {
-    {ENOENT, MANGO_ENOENT, "does not exist"},
-    {EXDEV, MANGO_EDENIED, "leads outside of the workspace"},
-    {ELOOP, MANGO_EINVALID, "goes through too many symbolic links"},
-    {EACCES, MANGO_EDENIED, "cannot be accessed: permission denied"},
-    {EPERM, MANGO_EDENIED, "cannot be changed: not permitted"},
-    {EROFS, MANGO_EDENIED, "is on a read-only file system"},
-    {ENOTDIR, MANGO_EINVALID, "goes through a file: a folder was expected above it"},
-    {EISDIR, MANGO_EINVALID, "is a folder, not a file"},
-    {ENAMETOOLONG, MANGO_EINVALID, "is too long: a name has at most 255 bytes, a path at most 4,095"},
-    {EINVAL, MANGO_EINVALID, "is not a path: it holds a NUL byte"},
-    {ENOSPC, MANGO_EQUOTA, "cannot be written: no space left on the disk"},
-    {EDQUOT, MANGO_EQUOTA, "cannot be written: the disk quota is used up"},
-    {EFBIG, MANGO_EQUOTA, "cannot be written: larger than the file system or a limit allows"},
-    {EMFILE, MANGO_ERETRY, "cannot be opened: the server has too many open files"},
-    {ENFILE, MANGO_ERETRY, "cannot be opened: the host has too many open files"},
-    {EAGAIN, MANGO_ERETRY, "is being renamed all the time"},
-};
-
 mango_status fail_path(const struct local *l, const struct mango_call *call, int errnum, struct mango_sv path)
 {
     char name[SHOWN_MAX + 1];
+    const struct path_error *e = path_error_of(errnum);
     shown(path, name);
-    for (size_t i = 0; i < sizeof(errnos) / sizeof(errnos[0]); i++) {
-        if (errnos[i].errnum == errnum)
-            return fail(l, call, errnos[i].status, "'%s' %s", name, errnos[i].text);
-    }
+    if (e)
+        return fail(l, call, e->status, "'%s' %s", name, e->text);
     return fail(l, call, MANGO_EINTERNAL, "'%s': %s", name, strerror(errnum));
 }
 
@@ -80,16 +56,6 @@ void random_hex(char *out, size_t digits)
     for (size_t i = 0; i < digits; i++)
         out[i] = hex[bytes[i % sizeof(bytes)] & 15];
     out[digits] = '\0';
-}
-
-void shown(struct mango_sv path, char out[SHOWN_MAX + 1])
-{
-    size_t n = path.len < SHOWN_MAX ? path.len : SHOWN_MAX;
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)path.ptr[i];
-        out[i] = c < 0x20 || c >= 0x7F ? '?' : (char)c;
-    }
-    out[n] = '\0';
 }
 
 uint64_t now_ns(const struct local *l)

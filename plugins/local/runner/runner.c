@@ -171,7 +171,7 @@ static bool setup(struct runner *r)
            fcntl(RUNNER_FD, F_SETFD, FD_CLOEXEC) == 0;
 }
 
-int main(void)
+int runner_main(void)
 {
     static struct runner r;
     int type;

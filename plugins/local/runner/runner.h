@@ -12,6 +12,9 @@ struct request {
     int fds[WIRE_FDS_MAX]; /* status, stdin, stdout, stderr, folder or payload; -1: none */
 };
 
+/* Serves the socket on RUNNER_FD until its end; the process's exit status. */
+int runner_main(void);
+
 /* Runs one command and reaps everything that it starts; life is readable (at its end) when the runner has gone. Never
  * returns. */
 _Noreturn void reaper_main(const struct request *req, int life, int sigfd);

@@ -1,3 +1,5 @@
+#include "common/confine.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,13 +10,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "local/local.h"
-
 /* Every open goes through openat2 beneath the workspace's descriptor, so the kernel itself refuses what leads out,
  * whatever a command swaps meanwhile. Absolute links that point back into the workspace are turned into relative ones
  * here, then opened the same way. */
 
-enum { RACES_MAX = 64 /* EAGAIN of openat2: a rename met a ".." */ };
+enum {
+    RACES_MAX = 64,         /* EAGAIN of openat2: a rename met a ".." */
+    CONFINE_LINKS_MAX = 40, /* symbolic links in one path, as the kernel has it */
+};
 
 static int beneath(int dir_fd, const char *path, uint64_t flags)
 {
@@ -27,7 +30,7 @@ static int beneath(int dir_fd, const char *path, uint64_t flags)
     return -EAGAIN;
 }
 
-bool path_works(int dir_fd)
+bool confine_works(int dir_fd)
 {
     int fd = beneath(dir_fd, ".", O_PATH | O_DIRECTORY);
     if (fd >= 0)
@@ -36,7 +39,7 @@ bool path_works(int dir_fd)
 }
 
 /* "" and "." and the root itself become "."; an absolute path must lie inside of the root. 0 or -errno. */
-static int relative(const struct box *b, const char *path, size_t len, char out[PATH_MAX])
+static int relative(const struct confine *b, const char *path, size_t len, char out[PATH_MAX])
 {
     size_t root_len = strlen(b->root);
     if (memchr(path, '\0', len))
@@ -61,7 +64,7 @@ static int relative(const struct box *b, const char *path, size_t len, char out[
 }
 
 /* path[0..link_len) is a link with this target: replaces it in path. 0 or -errno. */
-static int substitute(const struct box *b, char path[PATH_MAX], size_t link_len, const char *target)
+static int substitute(const struct confine *b, char path[PATH_MAX], size_t link_len, const char *target)
 {
     char head[PATH_MAX], next[PATH_MAX];
     const char *rest = path + link_len; /* "" or "/..." */
@@ -84,7 +87,7 @@ static int substitute(const struct box *b, char path[PATH_MAX], size_t link_len,
 }
 
 /* Looks at the component that ends at len. 1: it was a link and has been replaced; 0: it is none; negative: -errno. */
-static int expand_at(const struct box *b, char path[PATH_MAX], size_t len)
+static int expand_at(const struct confine *b, char path[PATH_MAX], size_t len)
 {
     char prefix[PATH_MAX], target[PATH_MAX];
     struct stat st;
@@ -102,7 +105,7 @@ static int expand_at(const struct box *b, char path[PATH_MAX], size_t len)
 }
 
 /* Replaces the first link on the way. 0: there was none. */
-static int expand_first(const struct box *b, char path[PATH_MAX])
+static int expand_first(const struct confine *b, char path[PATH_MAX])
 {
     for (size_t i = 1;; i++) {
         if (path[i] != '/' && path[i] != '\0')
@@ -113,9 +116,9 @@ static int expand_first(const struct box *b, char path[PATH_MAX])
     }
 }
 
-static int open_relative(const struct box *b, char path[PATH_MAX], uint64_t flags)
+static int open_relative(const struct confine *b, char path[PATH_MAX], uint64_t flags)
 {
-    for (int links = 0; links < LINKS_MAX; links++) {
+    for (int links = 0; links < CONFINE_LINKS_MAX; links++) {
         int fd = beneath(b->root_fd, path, flags);
         if (fd != -EXDEV)
             return fd;
@@ -126,7 +129,7 @@ static int open_relative(const struct box *b, char path[PATH_MAX], uint64_t flag
     return -ELOOP;
 }
 
-int path_open(const struct box *b, struct mango_sv path, uint64_t flags)
+int confine_open(const struct confine *b, struct mango_sv path, uint64_t flags)
 {
     char rel[PATH_MAX];
     int rc = relative(b, path.ptr, path.len, rel);
@@ -134,7 +137,7 @@ int path_open(const struct box *b, struct mango_sv path, uint64_t flags)
 }
 
 /* Makes the folder and what is missing above it. */
-static int make_dirs(const struct box *b, const char *dir)
+static int make_dirs(const struct confine *b, const char *dir)
 {
     char path[PATH_MAX];
     for (size_t i = 1;; i++) {
@@ -165,7 +168,7 @@ static int make_dirs(const struct box *b, const char *dir)
     }
 }
 
-int path_parent(const struct box *b, struct mango_sv path, char name[256])
+int confine_parent(const struct confine *b, struct mango_sv path, char name[256])
 {
     char rel[PATH_MAX];
     int rc = relative(b, path.ptr, path.len, rel);
@@ -179,8 +182,8 @@ int path_parent(const struct box *b, struct mango_sv path, char name[256])
             return -EXDEV;
         if (rc < 0 && rc != -ENOENT)
             return rc;
-    } while (rc == 1 && ++links < LINKS_MAX);
-    if (links == LINKS_MAX)
+    } while (rc == 1 && ++links < CONFINE_LINKS_MAX);
+    if (links == CONFINE_LINKS_MAX)
         return -ELOOP;
     char *slash = strrchr(rel, '/');
     const char *last = slash ? slash + 1 : rel;

@@ -1,0 +1,338 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/json.h"
+#include "docker/docker.h"
+
+/* The container and the volume of one sandbox: what they are made like, and how they are found and removed. */
+
+enum {
+    PATH_ROOM = 256,
+    RUN_TMPFS_BYTES = 16 * 1024 * 1024, /* /run and /var/tmp: sockets and leftovers */
+    OOM_SCORE = 300,                    /* the kernel takes a sandbox before the server; its commands take more still */
+    FILES_SOFT = 1024,                  /* programs with select(2) break above it */
+    FILES_HARD = 65536,
+    REMOVE_TRIES = 100,
+    REMOVE_PAUSE_MS = 50,
+};
+
+/* ---- looking ---- */
+
+mango_status container_inspect(const struct docker *d, const struct mango_call *call, const char *name,
+                               struct container *ret)
+{
+    char path[PATH_ROOM];
+    struct engine_res r = {0};
+    *ret = (struct container){0};
+    snprintf(path, sizeof(path), "/containers/%s/json", name);
+    const struct engine_req req = {.method = "GET", .path = path, .control = true};
+    mango_status s = engine_call(d, call, &req, &r);
+    struct mango_sv doc = s == MANGO_OK && r.status == 200 ? engine_body(d, &r) : no_text();
+    if (s == MANGO_OK && r.status == 200) {
+        ret->there = true;
+        ret->running = json_true(doc, "State/Running");
+        ret->paused = json_true(doc, "State/Paused");
+        (void)json_copy(doc, "Config/Labels/io.mango.label", ret->label, sizeof(ret->label));
+        (void)json_copy(doc, "Config/Labels/io.mango.identity", ret->identity, sizeof(ret->identity));
+        (void)json_copy(doc, "Config/Labels/io.mango.root", ret->root, sizeof(ret->root));
+    } else if (s == MANGO_OK && r.status != 404) {
+        s = engine_fail(d, call, &r, "look at the container");
+    }
+    engine_free(d, &r);
+    return s;
+}
+
+mango_status volume_check(const struct docker *d, const struct mango_call *call, const char *name,
+                          const char *identity)
+{
+    char path[PATH_ROOM];
+    struct engine_res r = {0};
+    snprintf(path, sizeof(path), "/volumes/%s", name);
+    const struct engine_req req = {.method = "GET", .path = path, .control = true};
+    mango_status s = engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status == 404)
+        s = fail(d, call, MANGO_EGONE, "the workspace's volume %s does not exist any more", name);
+    else if (s == MANGO_OK && r.status != 200)
+        s = engine_fail(d, call, &r, "look at the workspace's volume");
+    else if (s == MANGO_OK && !json_is(engine_body(d, &r), "Labels/io.mango.identity", identity))
+        s = fail(d, call, MANGO_EGONE, "the workspace's volume %s is another one than the session's", name);
+    engine_free(d, &r);
+    return s;
+}
+
+/* ---- making ---- */
+
+static void put_labels(struct text *t, const struct mango_sandbox_spec *spec, const char *identity, const char *root)
+{
+    text_add(t, "\"Labels\":{\"io.mango.managed\":\"true\",\"io.mango.label\":");
+    text_json(t, spec->label);
+    text_add(t, ",\"io.mango.owner\":");
+    text_json(t, spec->owner);
+    text_add(t, ",\"io.mango.identity\":");
+    text_jsonz(t, identity);
+    text_add(t, ",\"io.mango.root\":");
+    text_jsonz(t, root);
+    text_add(t, "}");
+}
+
+/* Makes it or finds it; identity is the one of what is there then. */
+static mango_status make_volume(const struct docker *d, const struct mango_call *call,
+                                const struct mango_sandbox_spec *spec, const char *name, const char *root,
+                                char identity[IDENTITY_LEN + 1], bool *ret_new)
+{
+    text_auto struct text body = {0};
+    struct engine_res r = {0};
+    char found[IDENTITY_LEN + 1], label[LABEL_LEN + 1];
+    uint64_t disk = spec->disk_bytes ? spec->disk_bytes : d->set.disk_bytes;
+    random_hex(identity, IDENTITY_LEN);
+    text_add(&body, "{\"Name\":");
+    text_jsonz(&body, name);
+    text_add(&body, ",\"Driver\":\"local\",\"DriverOpts\":{");
+    if (disk)
+        text_printf(&body, "\"size\":\"%llu\"", (unsigned long long)disk);
+    text_add(&body, "},");
+    put_labels(&body, spec, identity, root);
+    text_add(&body, "}");
+    const struct engine_req req = {
+        .method = "POST", .path = "/volumes/create", .body = text_view(&body), .control = true};
+    mango_status s = body.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    struct mango_sv doc = s == MANGO_OK && r.status == 201 ? engine_body(d, &r) : no_text();
+    if (s == MANGO_OK && r.status != 201 && disk)
+        s = engine_fail(d, call, &r,
+                        "make a volume with a size limit (the file system below its data folder needs project quotas; "
+                        "without them set no disk limit)");
+    else if (s == MANGO_OK && r.status != 201)
+        s = engine_fail(d, call, &r, "make the workspace's volume");
+    else if (s == MANGO_OK && (!json_copy(doc, "Labels/io.mango.identity", found, sizeof(found)) ||
+                               !json_copy(doc, "Labels/io.mango.label", label, sizeof(label)) ||
+                               !sv_is(spec->label, label)))
+        s = fail(d, call, MANGO_EDENIED, "the volume %s exists and does not belong to this session", name);
+    if (s == MANGO_OK) {
+        *ret_new = strcmp(identity, found) == 0;
+        memcpy(identity, found, sizeof(found));
+    }
+    engine_free(d, &r);
+    return s;
+}
+
+static void put_mounts(struct text *t, const struct mango_sandbox_spec *spec, const char *name, const char *root)
+{
+    text_add(t, "\"Mounts\":[{\"Type\":\"volume\",\"Source\":");
+    text_jsonz(t, name);
+    text_add(t, ",\"Target\":");
+    text_jsonz(t, root);
+    text_add(t, "}");
+    for (uint64_t i = 0; i < spec->n_mounts; i++) {
+        text_add(t, ",{\"Type\":\"bind\",\"ReadOnly\":true,\"BindOptions\":{\"Propagation\":\"rprivate\"},\"Source\":");
+        text_json(t, spec->mounts[i].source);
+        text_add(t, ",\"Target\":");
+        text_json(t, spec->mounts[i].target);
+        text_add(t, "}");
+    }
+    text_add(t, "]");
+}
+
+static void put_limits(struct text *t, const struct docker *d, const struct mango_sandbox_spec *spec)
+{
+    unsigned long long memory = spec->memory_bytes ? spec->memory_bytes : d->set.memory_bytes;
+    unsigned long long cpu = spec->cpu_millis ? spec->cpu_millis : d->set.cpu_millis;
+    /* As much swap as memory is none on top. */
+    text_printf(t, "\"Memory\":%llu,\"MemorySwap\":%llu,\"NanoCpus\":%llu,\"PidsLimit\":%u,\"OomScoreAdj\":%d,", memory,
+                memory, cpu * 1000000, spec->pids ? spec->pids : d->set.pids, OOM_SCORE);
+    text_printf(t,
+                "\"Ulimits\":[{\"Name\":\"core\",\"Soft\":0,\"Hard\":0},{\"Name\":\"nofile\",\"Soft\":%d,\"Hard\":%d}],",
+                FILES_SOFT, FILES_HARD);
+    text_printf(t,
+                "\"Tmpfs\":{\"/tmp\":\"rw,exec,nosuid,nodev,mode=1777,size=%llu\","
+                "\"/var/tmp\":\"rw,exec,nosuid,nodev,mode=1777,size=%d\",\"/run\":\"rw,nosuid,nodev,mode=1777,size=%d\"},",
+                (unsigned long long)d->set.tmp_bytes, RUN_TMPFS_BYTES, RUN_TMPFS_BYTES);
+}
+
+static void put_container(struct text *t, const struct docker *d, const struct mango_sandbox_spec *spec,
+                          const char *image, const char *name, const char *root, const char *identity)
+{
+    bool open = spec->network && spec->network->mode == MANGO_NET_OPEN;
+    text_add(t, "{\"Image\":");
+    text_jsonz(t, image);
+    text_add(t, ",\"Hostname\":\"sandbox\",\"User\":");
+    text_jsonz(t, d->set.user);
+    text_add(t, ",\"Entrypoint\":[\"" BOX_PATH "\"],\"Cmd\":[\"init\"],\"StopSignal\":\"SIGTERM\","
+                "\"Healthcheck\":{\"Test\":[\"NONE\"]},\"WorkingDir\":");
+    text_jsonz(t, root);
+    text_add(t, ",\"Env\":[\"LANG=C.UTF-8\",\"TERM=dumb\",\"TMPDIR=/tmp\",");
+    text_auto struct text home = {0};
+    text_printf(&home, "HOME=%s", root);
+    text_json(t, text_view(&home));
+    text_add(t, "],");
+    put_labels(t, spec, identity, root);
+    text_add(t, ",\"HostConfig\":{\"NetworkMode\":");
+    text_jsonz(t, open ? d->set.network : "none");
+    text_add(t, ",\"ReadonlyRootfs\":true,\"CapDrop\":[\"ALL\"],\"SecurityOpt\":[\"no-new-privileges:true\"],"
+                "\"Privileged\":false,\"IpcMode\":\"private\",\"LogConfig\":{\"Type\":\"none\"},"
+                "\"RestartPolicy\":{\"Name\":\"no\"},\"AutoRemove\":false,");
+    if (d->set.runtime) {
+        text_add(t, "\"Runtime\":");
+        text_jsonz(t, d->set.runtime);
+        text_add(t, ",");
+    }
+    put_limits(t, d, spec);
+    put_mounts(t, spec, name, root);
+    text_add(t, "}}");
+    t->bad |= home.bad;
+}
+
+static mango_status post_container(const struct docker *d, const struct mango_call *call, struct mango_sv body,
+                                   const char *name, int *ret_status)
+{
+    char path[PATH_ROOM];
+    struct engine_res r = {0};
+    snprintf(path, sizeof(path), "/containers/create?name=%s", name);
+    const struct engine_req req = {.method = "POST", .path = path, .body = body, .control = true};
+    mango_status s = engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status != 201 && r.status != 409) {
+        bool no_image = r.status == 404;
+        s = engine_fail(d, call, &r, "make the container");
+        s = no_image ? MANGO_ENOENT : s;
+    }
+    *ret_status = r.status;
+    engine_free(d, &r);
+    return s;
+}
+
+static mango_status drop_volume(const struct docker *d, const struct mango_call *call, const char *name);
+
+mango_status container_make(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                            const char *name, const char *root, bool *ret_lost)
+{
+    text_auto struct text body = {0};
+    char image[IMAGE_MAX], child[TAG_MAX], identity[IDENTITY_LEN + 1];
+    bool new_volume = false;
+    int status = 0;
+    *ret_lost = false;
+    if (spec->image.len >= sizeof(image))
+        return fail(d, call, MANGO_EINVALID, "the image's name is longer than %d bytes", IMAGE_MAX - 1);
+    snprintf(image, sizeof(image), "%.*s", (int)spec->image.len, spec->image.len ? spec->image.ptr : "");
+    if (!image[0])
+        snprintf(image, sizeof(image), "%s", d->set.image);
+    mango_status s = image_ready(d, call, image, root, child);
+    if (s == MANGO_OK)
+        s = make_volume(d, call, spec, name, root, identity, &new_volume);
+    if (s < 0)
+        return s;
+    put_container(&body, d, spec, child, name, root, identity);
+    if (body.bad)
+        return fail(d, call, MANGO_ERETRY, "out of memory");
+    s = post_container(d, call, text_view(&body), name, &status);
+    if (s == MANGO_ENOENT) { /* the child image was removed since */
+        s = image_make(d, call, image, root, child);
+        if (s == MANGO_OK)
+            s = post_container(d, call, text_view(&body), name, &status);
+    }
+    *ret_lost = s == MANGO_OK && status == 409;
+    /* A definite refusal leaves nothing behind. */
+    if (s < 0 && status >= 400 && new_volume)
+        (void)drop_volume(d, &(struct mango_call){.struct_size = sizeof(struct mango_call),
+                                                   .deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000)},
+                          name);
+    return s == MANGO_ENOENT ? MANGO_ERETRY : s;
+}
+
+/* ---- states ---- */
+
+static mango_status post(const struct docker *d, const struct mango_call *call, const char *name, const char *verb,
+                         const char *what)
+{
+    char path[PATH_ROOM];
+    struct engine_res r = {0};
+    snprintf(path, sizeof(path), "/containers/%s/%s", name, verb);
+    const struct engine_req req = {.method = "POST", .path = path};
+    mango_status s = engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status != 204 && r.status != 304)
+        s = engine_fail(d, call, &r, what);
+    engine_free(d, &r);
+    return s;
+}
+
+mango_status container_start(const struct docker *d, const struct mango_call *call, const char *name)
+{
+    return post(d, call, name, "start", "start the container");
+}
+
+mango_status container_unpause(const struct docker *d, const struct mango_call *call, const char *name)
+{
+    return post(d, call, name, "unpause", "resume the container");
+}
+
+/* ---- removing ---- */
+
+static void rest(void)
+{
+    struct timespec ts = {.tv_nsec = REMOVE_PAUSE_MS * 1000000L};
+    nanosleep(&ts, NULL);
+}
+
+/* Until the Engine says that it is gone: a removal that is under way already answers 409. */
+static mango_status delete(const struct docker *d, const struct mango_call *call, const char *path, const char *what)
+{
+    mango_status s = MANGO_OK;
+    for (int i = 0; i < REMOVE_TRIES; i++) {
+        struct engine_res r = {0};
+        const struct engine_req req = {.method = "DELETE", .path = path, .control = true};
+        s = engine_call(d, call, &req, &r);
+        int status = r.status;
+        if (s == MANGO_OK && status != 204 && status != 404)
+            s = engine_fail(d, call, &r, what);
+        engine_free(d, &r);
+        if (s == MANGO_OK || status != 409 || (call->deadline_ns && now_ns(d) >= call->deadline_ns))
+            return s;
+        rest();
+    }
+    return s;
+}
+
+static mango_status drop_volume(const struct docker *d, const struct mango_call *call, const char *name)
+{
+    char path[PATH_ROOM];
+    snprintf(path, sizeof(path), "/volumes/%s", name);
+    return delete(d, call, path, "remove the workspace's volume");
+}
+
+static mango_status volume_label(const struct docker *d, const struct mango_call *call, const char *name,
+                                 struct mango_sv label, bool *ret_there)
+{
+    char path[PATH_ROOM], found[LABEL_LEN + 1];
+    struct engine_res r = {0};
+    snprintf(path, sizeof(path), "/volumes/%s", name);
+    const struct engine_req req = {.method = "GET", .path = path, .control = true};
+    mango_status s = engine_call(d, call, &req, &r);
+    *ret_there = s == MANGO_OK && r.status == 200;
+    if (s == MANGO_OK && r.status != 200 && r.status != 404)
+        s = engine_fail(d, call, &r, "look at the workspace's volume");
+    else if (*ret_there && (!json_copy(engine_body(d, &r), "Labels/io.mango.label", found, sizeof(found)) ||
+                            !sv_is(label, found)))
+        s = fail(d, call, MANGO_EDENIED, "the volume %s does not belong to this session", name);
+    engine_free(d, &r);
+    return s;
+}
+
+mango_status container_remove(const struct docker *d, const struct mango_call *call, const char *name,
+                              struct mango_sv label)
+{
+    char path[PATH_ROOM];
+    struct container c;
+    bool volume = false;
+    mango_status s = container_inspect(d, call, name, &c);
+    if (s == MANGO_OK && c.there && !sv_is(label, c.label))
+        return fail(d, call, MANGO_EDENIED, "the container %s does not belong to this session", name);
+    if (s == MANGO_OK && c.there) {
+        snprintf(path, sizeof(path), "/containers/%s?force=1&v=1", name);
+        s = delete(d, call, path, "remove the container");
+    }
+    if (s == MANGO_OK)
+        s = volume_label(d, call, name, label, &volume);
+    if (s == MANGO_OK && volume)
+        s = drop_volume(d, call, name);
+    return s;
+}

@@ -1,0 +1,178 @@
+/* Backend `docker`: one hardened container and one volume per session, over the Engine API.
+ *
+ *   container  mango-LABEL       from mango-box:TAG, the image with the program mango-box and the workspace's folder in it
+ *   volume     mango-LABEL       the workspace; its label io.mango.identity tells this disk from another of the name
+ *   process 1  mango-box init    waits for orphans
+ *   one exec   mango-box serve   starts the commands and moves files (mux.h); a new one takes over what an old one left
+ *
+ * Concurrency: `lock` of struct docker guards the table of boxes; `lock` of a box guards its connection, its counts and
+ * `dying`; `start` of a box is held while its connection is made. No other lock is held while something blocks. */
+#ifndef MANGO_DOCKER_H
+#define MANGO_DOCKER_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "common/path-error.h"
+#include "common/text.h"
+#include "docker/endpoint.h"
+#include "mango/plugin.h"
+
+enum {
+    LABEL_LEN = 32,        /* hex digits */
+    NAME_LEN = 6 + LABEL_LEN, /* "mango-" and the label */
+    IDENTITY_LEN = 32,
+    TAG_MAX = 80,
+    IMAGE_MAX = 512,          /* bytes of an image's name */
+    ROOT_MAX = 512,           /* bytes of the workspace's path */
+    CONTROL_MS = 30000,       /* one call to the Engine that moves no content */
+    DESTROY_WAIT_MS = 10000,  /* for calls inside to end once the container is gone */
+    KILL_WAIT_MS = 3000,      /* for everything of a command to be dead after a kill */
+};
+
+#define WORKSPACE "/workspace"
+#define BOX_PATH "/.mango/box"
+
+struct settings {
+    char *image, *user, *runtime, *network, *runner, *config_dir;
+    uint64_t memory_bytes, disk_bytes, tmp_bytes; /* disk_bytes 0: no limit */
+    uint32_t cpu_millis, pids;
+};
+
+struct docker {
+    const struct mango_host *host;
+    struct endpoint at;
+    char api[16]; /* "1.41", as agreed with the Engine */
+    struct settings set;
+    struct mango_buf *program; /* mango-box, for new images */
+    uint64_t program_hash;
+    uint32_t uid, gid; /* of set.user */
+    pthread_mutex_t lock;
+    struct box *boxes; /* guarded by lock */
+};
+
+struct mux;
+struct box {
+    struct box *next; /* guarded by docker.lock */
+    struct docker *docker;
+    char id[NAME_LEN + 1];
+    char identity[IDENTITY_LEN + 1];
+    char *root;
+    char **env; /* of the spec; NULL-terminated */
+
+    pthread_mutex_t start; /* held while a connection is made */
+    pthread_mutex_t lock;  /* guards what follows */
+    pthread_cond_t quiet;  /* busy has become 0 */
+    struct mux *mux;       /* counted; NULL: none yet */
+    unsigned refs;         /* the table, calls in flight, open processes */
+    unsigned busy;         /* calls in flight */
+    bool dying;
+};
+
+/* ---- util.c ---- */
+mango_status fail(const struct docker *d, const struct mango_call *call, mango_status s, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+mango_status fail_path(const struct docker *d, const struct mango_call *call, int errnum, struct mango_sv path,
+                       struct mango_sv text);
+bool sv_is(struct mango_sv s, const char *z);
+char *sv_dup(struct mango_sv s);           /* NULL when memory is gone or s holds a NUL */
+void random_hex(char *out, size_t digits); /* and a NUL */
+uint64_t now_ns(const struct docker *d);
+/* call with another limit: ms from now, or call's own deadline when that comes first. */
+struct mango_call call_within(const struct docker *d, const struct mango_call *call, uint32_t ms);
+struct mango_sv no_text(void);
+
+/* ---- engine.c ---- */
+struct engine_req {
+    const char *method, *path; /* path without the version: "/containers/create?name=x" */
+    struct mango_sv body;
+    const char *type;     /* of body; NULL: application/json */
+    const char *registry; /* X-Registry-Auth, or NULL */
+    mango_sink_fn *sink;  /* gets the body of a good answer, or NULL */
+    void *sink_ctx;
+    mango_source_fn *source; /* instead of body */
+    void *source_ctx;
+    bool control; /* limited to CONTROL_MS */
+    bool once;    /* must not be sent twice */
+};
+struct engine_res {
+    int status; /* HTTP; 0: none came */
+    struct mango_buf *body;
+};
+/* MANGO_OK: an answer came, good or bad. The caller frees the answer in every case. */
+mango_status engine_call(const struct docker *d, const struct mango_call *call, const struct engine_req *req,
+                         struct engine_res *ret);
+struct mango_sv engine_body(const struct docker *d, const struct engine_res *r); /* checked JSON, or empty */
+void engine_free(const struct docker *d, struct engine_res *r);
+/* The Engine's own words with what was tried; the class follows from the HTTP status. */
+mango_status engine_fail(const struct docker *d, const struct mango_call *call, const struct engine_res *r,
+                         const char *what);
+/* A POST that turns into a stream. MANGO_OK with *ret 0: the Engine refused, see r. */
+mango_status engine_hijack(const struct docker *d, const struct mango_call *call, const char *path,
+                           struct mango_sv body, struct engine_res *r, mango_conn *ret);
+/* Asks the Engine who it is and agrees on a version. */
+mango_status engine_hello(struct docker *d, const struct mango_call *call);
+
+/* ---- image.c ---- */
+/* Pulls the image when it is not there, and makes its child with mango-box and the workspace's folder. */
+mango_status image_ready(struct docker *d, const struct mango_call *call, const char *image, const char *root,
+                         char ret_child[TAG_MAX]);
+/* The child was removed behind our back: makes it again. */
+mango_status image_make(struct docker *d, const struct mango_call *call, const char *image, const char *root,
+                        const char *child);
+
+/* ---- container.c ---- the Engine's side of one sandbox */
+struct container {
+    bool there, running, paused;
+    char label[LABEL_LEN + 1], identity[IDENTITY_LEN + 1];
+    char root[ROOT_MAX];
+};
+mango_status container_inspect(const struct docker *d, const struct mango_call *call, const char *name,
+                               struct container *ret);
+/* volume_identity: of the volume that is there afterwards; *ret_lost: the container was there before us. */
+mango_status container_make(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                            const char *name, const char *root, bool *ret_lost);
+mango_status container_start(const struct docker *d, const struct mango_call *call, const char *name);
+mango_status container_unpause(const struct docker *d, const struct mango_call *call, const char *name);
+/* MANGO_EGONE with words when there is none or another than identity. */
+mango_status volume_check(const struct docker *d, const struct mango_call *call, const char *name,
+                          const char *identity);
+mango_status container_remove(const struct docker *d, const struct mango_call *call, const char *name,
+                              struct mango_sv label);
+
+/* ---- box.c ---- */
+mango_status docker_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                           struct mango_sandbox_ref *ret);
+mango_status docker_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
+                           const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret);
+mango_status docker_detach(void *ctx, const struct mango_call *call, struct mango_sv id);
+mango_status docker_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label);
+mango_status docker_list_owned(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
+                               void *fn_ctx);
+/* Finds an attached box for one call; MANGO_EGONE when it is dying or was never attached. */
+mango_status box_enter(struct docker *d, const struct mango_call *call, struct mango_sv id, struct box **ret);
+void box_leave(struct box *b);
+void box_ref(struct box *b);
+void box_unref(struct box *b);
+void boxes_drop_all(struct docker *d);
+/* The connection into the container, made when there is none; starts a container that has stopped. The caller gives it
+ * back with mux_unref. */
+mango_status box_mux(struct box *b, const struct mango_call *call, struct mux **ret);
+
+/* ---- exec.c, file.c, proc.c ---- */
+mango_status docker_exec(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req,
+                         struct mango_exec_result *ret);
+mango_status docker_read(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_read_req *req,
+                         int32_t *ret_eof);
+mango_status docker_write(void *ctx, const struct mango_call *call, struct mango_sv id,
+                          const struct mango_write_req *req);
+mango_status docker_stat(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,
+                         uint32_t flags, struct mango_stat *ret);
+mango_status docker_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id,
+                              const struct mango_exec_req *req, mango_proc *ret);
+mango_status docker_proc_write(void *ctx, const struct mango_call *call, mango_proc proc, struct mango_sv data);
+mango_status docker_proc_read(void *ctx, const struct mango_call *call, mango_proc proc, mango_sink_fn *sink,
+                              void *sink_ctx, int32_t *ret_closed, struct mango_exec_result *ret);
+mango_status docker_proc_close(void *ctx, const struct mango_call *call, mango_proc proc);
+
+#endif

@@ -1,0 +1,50 @@
+if SANDBOX_DOCKER
+plugin_LTLIBRARIES += plugins/docker/docker.la
+pkglibexec_PROGRAMS += plugins/docker/mango-box
+endif
+# files: plugins/docker/*.c plugins/docker/*.h
+plugins_docker_docker_la_SOURCES = \
+	plugins/docker/box.c \
+	plugins/docker/container.c \
+	plugins/docker/demux.c \
+	plugins/docker/demux.h \
+	plugins/docker/docker.h \
+	plugins/docker/endpoint.c \
+	plugins/docker/endpoint.h \
+	plugins/docker/engine.c \
+	plugins/docker/exec.c \
+	plugins/docker/file.c \
+	plugins/docker/image.c \
+	plugins/docker/mux-client.c \
+	plugins/docker/mux-client.h \
+	plugins/docker/mux.h \
+	plugins/docker/plugin.c \
+	plugins/docker/proc.c \
+	plugins/docker/registry.c \
+	plugins/docker/registry.h \
+	plugins/docker/run.c \
+	plugins/docker/run.h \
+	plugins/docker/util.c
+
+plugins_docker_docker_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
+plugins_docker_docker_la_LIBADD = plugins/common/libcommon.la -lpthread -ldl
+plugins_docker_docker_la_LDFLAGS = $(PLUGIN_LDFLAGS)
+
+# Runs inside of containers of any image: static, small, and never instrumented. Its starter of commands is the one of
+# the backend `local`.
+# files: plugins/docker/box/*.c plugins/docker/box/*.h plugins/local/runner/*.c !plugins/local/runner/main.c plugins/common/confine.c
+plugins_docker_mango_box_SOURCES = \
+	plugins/common/confine.c \
+	plugins/docker/box/box.h \
+	plugins/docker/box/command.c \
+	plugins/docker/box/file.c \
+	plugins/docker/box/main.c \
+	plugins/docker/box/serve.c \
+	plugins/local/runner/reaper.c \
+	plugins/local/runner/runner.c \
+	plugins/local/runner/tree.c
+
+plugins_docker_mango_box_CPPFLAGS = $(PLUGIN_CPPFLAGS) -I$(srcdir)/plugins/docker -I$(srcdir)/plugins/local
+plugins_docker_mango_box_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
+plugins_docker_mango_box_LDFLAGS = -all-static -s
+plugins_docker_mango_box_LDADD =

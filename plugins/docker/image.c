@@ -1,0 +1,243 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/json.h"
+#include "common/tar.h"
+#include "docker/docker.h"
+#include "docker/registry.h"
+
+/* Images. A session's container is made from a child of the image that was asked for: the same, plus mango-box and the
+ * folder of the workspace with the right owner. So nothing is copied into a container when it starts, it works with a
+ * read-only root and with an Engine on another host, and a new volume takes the folder's owner over. */
+
+#define CHILD_REPO "mango-box"
+
+#if defined(__x86_64__)
+#define OWN_ARCH "amd64"
+#elif defined(__aarch64__)
+#define OWN_ARCH "arm64"
+#else
+#define OWN_ARCH "?"
+#endif
+
+enum { PULL_LINE_MAX = 64 * 1024 /* bytes of one line of a pull's progress */ };
+
+static mango_status check_name(const struct docker *d, const struct mango_call *call, const char *image)
+{
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@";
+    size_t n = strlen(image);
+    if (n == 0 || n >= IMAGE_MAX || strspn(image, allowed) != n || strstr(image, "..") || image[0] == '/')
+        return fail(d, call, MANGO_EINVALID, "'%.100s' is no name of an image: [REGISTRY/]NAME[:TAG][@DIGEST]", image);
+    return MANGO_OK;
+}
+
+/* ---- pull ---- */
+
+struct pull {
+    struct text line;
+    char error[300];
+};
+
+static void on_line(struct pull *p)
+{
+    struct mango_sv line = text_view(&p->line);
+    /* "error" in the middle of a pull, "message" as the whole answer. */
+    for (int i = 0; i < 2 && json_valid(line); i++) {
+        const char *name = i == 0 ? "error" : "message";
+        if (json_get(line, name).len > 0 && !json_copy(line, name, p->error, sizeof(p->error)))
+            snprintf(p->error, sizeof(p->error), "an error with too many words");
+    }
+    p->line.len = 0;
+}
+
+static int32_t on_progress(void *ctx, int32_t stream, const char *bytes, uint64_t n)
+{
+    (void)stream;
+    struct pull *p = ctx;
+    for (uint64_t i = 0; i < n; i++) {
+        if (bytes[i] == '\n')
+            on_line(p);
+        else if (p->line.len < PULL_LINE_MAX)
+            text_bytes(&p->line, &bytes[i], 1);
+    }
+    return 0;
+}
+
+static mango_status pull(struct docker *d, const struct mango_call *call, const char *image)
+{
+    text_auto struct text path = {0};
+    text_auto struct text auth = {0};
+    struct pull p = {0};
+    struct engine_res r = {0};
+    mango_status s = registry_auth(d, call, image, &auth);
+    if (s < 0)
+        return s;
+    text_add(&path, "/images/create?fromImage=");
+    text_url(&path, sv_z(image));
+    const char *last = strrchr(image, '/');
+    if (!strchr(last ? last : image, ':') && !strchr(image, '@'))
+        text_add(&path, "&tag=latest"); /* without it the Engine fetches every tag */
+    const struct engine_req req = {.method = "POST",
+                                   .path = path.ptr,
+                                   .registry = auth.len ? auth.ptr : NULL,
+                                   .sink = on_progress,
+                                   .sink_ctx = &p};
+    s = path.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    if (p.line.len > 0)
+        on_line(&p);
+    if (s == MANGO_OK && (r.status != 200 || p.error[0]))
+        s = fail(d, call, r.status == 200 || r.status >= 500 ? MANGO_ERETRY : MANGO_EINVALID,
+                 "image '%.200s' could not be pulled (HTTP %d): %s; check MANGO_SANDBOX_IMAGE, the registry and its "
+                 "credentials",
+                 image, r.status, p.error);
+    engine_free(d, &r);
+    text_free(&p.line);
+    return s;
+}
+
+/* ---- the child ---- */
+
+/* MANGO_ENOENT without words when it is not there. */
+static mango_status inspect(struct docker *d, const struct mango_call *call, const char *image, char ret_id[TAG_MAX],
+                            bool check_arch)
+{
+    char path[IMAGE_MAX + 32], arch[32], os[32];
+    struct engine_res r = {0};
+    snprintf(path, sizeof(path), "/images/%s/json", image);
+    const struct engine_req req = {.method = "GET", .path = path, .control = true};
+    mango_status s = engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status == 404) {
+        s = MANGO_ENOENT;
+    } else if (s == MANGO_OK && r.status != 200) {
+        s = engine_fail(d, call, &r, "look at the image");
+    } else if (s == MANGO_OK) {
+        struct mango_sv doc = engine_body(d, &r);
+        if (!json_copy(doc, "Id", ret_id, TAG_MAX))
+            s = fail(d, call, MANGO_EINTERNAL, "the Docker Engine described image '%.200s' without an Id", image);
+        else if (check_arch && json_copy(doc, "Architecture", arch, sizeof(arch)) &&
+                 json_copy(doc, "Os", os, sizeof(os)) && (strcmp(os, "linux") != 0 || strcmp(arch, OWN_ARCH) != 0))
+            s = fail(d, call, MANGO_EUNSUPPORTED,
+                     "image '%.200s' is for %s/%s; this server brings its program for linux/" OWN_ARCH " only", image, os,
+                     arch);
+    }
+    engine_free(d, &r);
+    return s;
+}
+
+static void fnv(uint64_t *h, const char *p, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++)
+        *h = (*h ^ (unsigned char)p[i]) * UINT64_C(1099511628211);
+}
+
+/* Names the child by all that it is made of. */
+static void child_name(const struct docker *d, const char *base_id, const char *root, char out[TAG_MAX])
+{
+    uint64_t h = d->program_hash;
+    const char *colon = strchr(base_id, ':');
+    fnv(&h, root, strlen(root));
+    fnv(&h, d->set.user, strlen(d->set.user));
+    snprintf(out, TAG_MAX, CHILD_REPO ":%.32s-%016llx", colon ? colon + 1 : base_id, (unsigned long long)h);
+}
+
+static void put_folder(struct text *tar, const char *path, uint32_t uid, uint32_t gid)
+{
+    const struct tar_entry e = {.path = sv_z(path), .kind = 'd', .mode = 0755, .uid = uid, .gid = gid};
+    tar_head(tar, &e);
+}
+
+static mango_status put_files(struct docker *d, const struct mango_call *call, const char *id, const char *root)
+{
+    text_auto struct text tar = {0};
+    struct engine_res r = {0};
+    char path[128];
+    struct mango_sv program = d->host->buf_view(d->host, d->program);
+    const struct tar_entry e = {
+        .path = sv_z(BOX_PATH + 1), .kind = 'f', .mode = 0755, .size = program.len};
+    put_folder(&tar, ".mango", 0, 0);
+    tar_head(&tar, &e);
+    text_sv(&tar, program);
+    tar_pad(&tar, program.len);
+    put_folder(&tar, root + 1, d->uid, d->gid);
+    tar_end(&tar);
+    snprintf(path, sizeof(path), "/containers/%.64s/archive?path=%%2F", id);
+    const struct engine_req req = {
+        .method = "PUT", .path = path, .body = text_view(&tar), .type = "application/x-tar", .control = true};
+    mango_status s = tar.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status != 200)
+        s = engine_fail(d, call, &r, "put mango-box into the image");
+    engine_free(d, &r);
+    return s;
+}
+
+static mango_status commit(struct docker *d, const struct mango_call *call, const char *id, const char *child,
+                           const char *image)
+{
+    text_auto struct text path = {0};
+    text_auto struct text body = {0};
+    struct engine_res r = {0};
+    text_printf(&path, "/commit?container=%.64s&pause=0&repo=" CHILD_REPO "&tag=", id);
+    text_url(&path, sv_z(strchr(child, ':') + 1));
+    text_add(&body, "{\"Labels\":{\"io.mango.kind\":\"image\",\"io.mango.base\":");
+    text_jsonz(&body, image);
+    text_add(&body, "}}");
+    const struct engine_req req = {.method = "POST", .path = path.ptr, .body = text_view(&body)};
+    mango_status s =
+        path.bad || body.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status != 201)
+        s = engine_fail(d, call, &r, "save the image with mango-box in it");
+    engine_free(d, &r);
+    return s;
+}
+
+mango_status image_make(struct docker *d, const struct mango_call *call, const char *image, const char *root,
+                        const char *child)
+{
+    text_auto struct text body = {0};
+    struct engine_res r = {0}, gone = {0};
+    char id[80] = "", path[128];
+    text_add(&body, "{\"Image\":");
+    text_jsonz(&body, image);
+    text_add(&body, ",\"Entrypoint\":[\"" BOX_PATH "\"],\"Cmd\":[\"init\"],\"NetworkDisabled\":true,"
+                    "\"Labels\":{\"io.mango.kind\":\"template\"},\"HostConfig\":{\"NetworkMode\":\"none\"}}");
+    const struct engine_req req = {
+        .method = "POST", .path = "/containers/create", .body = text_view(&body), .control = true};
+    mango_status s = body.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && (r.status != 201 || !json_copy(engine_body(d, &r), "Id", id, sizeof(id))))
+        s = engine_fail(d, call, &r, "make a container of the image");
+    engine_free(d, &r);
+    if (s == MANGO_OK)
+        s = put_files(d, call, id, root);
+    if (s == MANGO_OK)
+        s = commit(d, call, id, child, image);
+    if (id[0]) {
+        struct mango_call own = call_within(d, call, CONTROL_MS);
+        own.token = NULL;
+        own.deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000);
+        snprintf(path, sizeof(path), "/containers/%.64s?force=1&v=1", id);
+        const struct engine_req del = {.method = "DELETE", .path = path, .control = true};
+        (void)engine_call(d, &own, &del, &gone);
+        engine_free(d, &gone);
+    }
+    return s;
+}
+
+mango_status image_ready(struct docker *d, const struct mango_call *call, const char *image, const char *root,
+                         char ret_child[TAG_MAX])
+{
+    char base[TAG_MAX], found[TAG_MAX];
+    mango_status s = check_name(d, call, image);
+    if (s == MANGO_OK)
+        s = inspect(d, call, image, base, true);
+    if (s == MANGO_ENOENT) {
+        s = pull(d, call, image);
+        if (s == MANGO_OK)
+            s = inspect(d, call, image, base, true);
+    }
+    if (s < 0)
+        return s == MANGO_ENOENT ? fail(d, call, MANGO_ERETRY, "image '%.200s' is gone again", image) : s;
+    child_name(d, base, root, ret_child);
+    s = inspect(d, call, ret_child, found, false);
+    return s == MANGO_ENOENT ? image_make(d, call, image, root, ret_child) : s;
+}

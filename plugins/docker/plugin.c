@@ -1,0 +1,267 @@
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "docker/docker.h"
+#include "docker/mux-client.h"
+
+#ifndef MANGO_LIBEXECDIR
+#define MANGO_LIBEXECDIR "/usr/local/libexec/mango"
+#endif
+#define PROGRAM_NAME "mango-box"
+#define DEFAULT_IMAGE "debian:bookworm-slim"
+#define DEFAULT_USER "10001:10001" /* nobody on the host, nobody in images */
+
+enum {
+    SETTING_MAX = 4096,
+    PROGRAM_MAX = 16 * 1024 * 1024, /* bytes of mango-box */
+    HEALTH_MS = 2000,
+};
+
+/* Limits of a sandbox where the environment names none. */
+static const struct {
+    const char *name, *text;
+    uint64_t min, max;
+} numbers[] = {
+    {"memory", "1073741824", 16 * 1024 * 1024, UINT64_C(1) << 46}, /* bytes */
+    {"disk", "0", 0, UINT64_C(1) << 50},                           /* bytes of the workspace; 0: no limit */
+    {"tmp", "268435456", 1024 * 1024, UINT64_C(1) << 40},          /* bytes of /tmp; counted as memory too */
+    {"cpu", "1000", 10, 1024 * 1000},                              /* thousandths of a core */
+    {"pids", "256", 8, 1024 * 1024},
+};
+enum { N_MEMORY, N_DISK, N_TMP, N_CPU, N_PIDS };
+
+/* ---- settings ---- */
+
+/* As malloc memory, or NULL. secret: a variable of its own name instead. */
+static char *setting(const struct mango_host *h, const char *name, bool own_name)
+{
+    struct mango_buf *b = h->buf_new(h, SETTING_MAX);
+    char *z = NULL;
+    if (b && (own_name ? h->secret_get(h, name, b) : h->config_get(h, name, b)) == MANGO_OK)
+        z = sv_dup(h->buf_view(h, b));
+    h->buf_free(h, b);
+    return z;
+}
+
+static char *setting_or(const struct mango_host *h, const char *name, const char *otherwise)
+{
+    char *z = setting(h, name, false);
+    return z ? z : strdup(otherwise);
+}
+
+static mango_status number(const struct docker *d, const struct mango_call *call, int which, uint64_t *ret)
+{
+    char *z = setting_or(d->host, numbers[which].name, numbers[which].text), *end = NULL;
+    errno = 0;
+    unsigned long long v = z && *z >= '0' && *z <= '9' ? strtoull(z, &end, 10) : 0;
+    bool ok = end && *end == '\0' && errno == 0 && v >= numbers[which].min && v <= numbers[which].max;
+    mango_status s = MANGO_OK;
+    if (!ok)
+        s = fail(d, call, MANGO_EINVALID, "the setting %s of docker is '%.50s'; it must be a number from %llu to %llu",
+                 numbers[which].name, z ? z : "", (unsigned long long)numbers[which].min,
+                 (unsigned long long)numbers[which].max);
+    free(z);
+    *ret = v;
+    return s;
+}
+
+/* "UID:GID", numbers only: names would need the image's /etc/passwd. Root is refused. */
+static mango_status read_user(struct docker *d, const struct mango_call *call)
+{
+    char *end = NULL, *end2 = NULL;
+    const char *z = d->set.user;
+    unsigned long uid = *z >= '0' && *z <= '9' ? strtoul(z, &end, 10) : 0, gid = 0;
+    if (end && *end == ':' && end[1] >= '0' && end[1] <= '9')
+        gid = strtoul(end + 1, &end2, 10);
+    if (!end2 || *end2 || uid == 0 || uid > UINT32_MAX - 1 || gid > UINT32_MAX - 1)
+        return fail(d, call, MANGO_EINVALID, "the setting user of docker is '%.50s'; it must be UID:GID with a UID above 0",
+                    z);
+    d->uid = (uint32_t)uid;
+    d->gid = (uint32_t)gid;
+    return MANGO_OK;
+}
+
+static mango_status read_settings(struct docker *d, const struct mango_call *call)
+{
+    const struct mango_host *h = d->host;
+    uint64_t v[N_PIDS + 1];
+    for (int i = 0; i <= N_PIDS; i++) {
+        mango_status s = number(d, call, i, &v[i]);
+        if (s < 0)
+            return s;
+    }
+    d->set.memory_bytes = v[N_MEMORY];
+    d->set.disk_bytes = v[N_DISK];
+    d->set.tmp_bytes = v[N_TMP];
+    d->set.cpu_millis = (uint32_t)v[N_CPU];
+    d->set.pids = (uint32_t)v[N_PIDS];
+    d->set.image = setting_or(h, "image", DEFAULT_IMAGE);
+    d->set.user = setting_or(h, "user", DEFAULT_USER);
+    d->set.network = setting_or(h, "network", "bridge");
+    d->set.runtime = setting(h, "runtime", false);
+    d->set.config_dir = setting(h, "DOCKER_CONFIG", true);
+    if (!d->set.image || !d->set.user || !d->set.network)
+        return fail(d, call, MANGO_ERETRY, "out of memory");
+    return read_user(d, call);
+}
+
+static mango_status read_endpoint(struct docker *d, const struct mango_call *call)
+{
+    char why[ENDPOINT_WHY_MAX];
+    char *host = setting(d->host, "host", false), *verify = setting(d->host, "DOCKER_TLS_VERIFY", true);
+    char *certs = setting(d->host, "DOCKER_CERT_PATH", true), *config = NULL;
+    if (!host)
+        host = setting(d->host, "DOCKER_HOST", true);
+    if (!certs && verify && (config = setting(d->host, "DOCKER_CONFIG", true)))
+        certs = strdup(config); /* as the docker command has it */
+    bool ok = endpoint_parse(&d->at, host ? host : "", certs ? certs : "", verify != NULL, why);
+    free(host);
+    free(verify);
+    free(certs);
+    free(config);
+    return ok ? MANGO_OK : fail(d, call, MANGO_EINVALID, "%s", why);
+}
+
+/* ---- mango-box ---- */
+
+static char *beside_self(void)
+{
+    Dl_info info;
+    static const char anchor = 0; /* any address inside of this file */
+    struct text t = {0};
+    if (dladdr(&anchor, &info) == 0 || !info.dli_fname)
+        return NULL;
+    const char *slash = strrchr(info.dli_fname, '/');
+    text_printf(&t, "%.*s/" PROGRAM_NAME, slash ? (int)(slash - info.dli_fname) : 1, slash ? info.dli_fname : ".");
+    return t.ptr;
+}
+
+static mango_status load_program(struct docker *d, const struct mango_call *call)
+{
+    char piece[65536];
+    char *path = setting(d->host, "box", false);
+    if (!path && (path = beside_self()) && access(path, R_OK) < 0) {
+        free(path);
+        path = strdup(MANGO_LIBEXECDIR "/" PROGRAM_NAME);
+    }
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    d->program = d->host->buf_new(d->host, PROGRAM_MAX);
+    ssize_t n = -1;
+    mango_status s = fd < 0 || !d->program ? MANGO_EINVALID : MANGO_OK;
+    while (s == MANGO_OK && (n = read(fd, piece, sizeof(piece))) > 0)
+        s = d->host->buf_append(d->host, d->program, piece, (uint64_t)n);
+    if (s < 0 || n < 0)
+        s = fail(d, call, MANGO_EINVALID, "%.300s cannot be read: %s; install it or set MANGO_DOCKER_BOX to its path",
+                 path ? path : PROGRAM_NAME, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    struct mango_sv all = s == MANGO_OK ? d->host->buf_view(d->host, d->program) : no_text();
+    d->program_hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (uint64_t i = 0; i < all.len; i++)
+        d->program_hash = (d->program_hash ^ (unsigned char)all.ptr[i]) * UINT64_C(1099511628211);
+    return s;
+}
+
+/* ---- the plugin ---- */
+
+static void docker_free(struct docker *d)
+{
+    free(d->set.image);
+    free(d->set.user);
+    free(d->set.network);
+    free(d->set.runtime);
+    free(d->set.config_dir);
+    endpoint_done(&d->at);
+    d->host->buf_free(d->host, d->program);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+static mango_status docker_init(const struct mango_host *host, const struct mango_call *call, struct mango_sv config,
+                                void **ret_ctx)
+{
+    (void)config; /* the settings are asked for by name */
+    struct docker *d = calloc(1, sizeof(*d));
+    if (!d)
+        return host->err_set(host, call, MANGO_ERETRY, "out of memory", NULL, 0);
+    d->host = host;
+    pthread_mutex_init(&d->lock, NULL);
+    mango_status s = read_settings(d, call);
+    if (s == MANGO_OK)
+        s = read_endpoint(d, call);
+    if (s == MANGO_OK)
+        s = load_program(d, call);
+    if (s == MANGO_OK)
+        s = engine_hello(d, call);
+    if (s < 0) {
+        docker_free(d);
+        return s;
+    }
+    *ret_ctx = d;
+    return MANGO_OK;
+}
+
+static void docker_fini(void *ctx)
+{
+    boxes_drop_all(ctx);
+    docker_free(ctx);
+}
+
+static mango_status docker_health(void *ctx, const struct mango_call *call)
+{
+    struct docker *d = ctx;
+    struct engine_res r = {0};
+    struct mango_call own = call_within(d, call, HEALTH_MS);
+    const struct engine_req req = {.method = "GET", .path = "/_ping"};
+    mango_status s = engine_call(d, &own, &req, &r);
+    if (s == MANGO_OK && r.status != 200)
+        s = engine_fail(d, call, &r, "answer");
+    engine_free(d, &r);
+    return s;
+}
+
+static const struct mango_sandbox_ops ops = {
+    .struct_size = sizeof(ops),
+    .create = docker_create,
+    .attach = docker_attach,
+    .exec = docker_exec,
+    .read = docker_read,
+    .write = docker_write,
+    .stat = docker_stat,
+    .destroy = docker_destroy,
+    .health = docker_health,
+    .detach = docker_detach,
+    .list_owned = docker_list_owned,
+    .proc_open = docker_proc_open,
+    .proc_write = docker_proc_write,
+    .proc_read = docker_proc_read,
+    .proc_close = docker_proc_close,
+};
+
+static const struct mango_plugin plugin = {
+    MANGO_PLUGIN_PREFIX,
+    .kind = MANGO_KIND_SANDBOX,
+    .name = "docker",
+    .version = "1.0",
+    .license = "Apache-2.0",
+    .summary = "one hardened container and volume per session, over the Docker Engine API",
+    .caps = MANGO_CAP_LIST_OWNED | MANGO_CAP_PROC | MANGO_CAP_MOUNTS_RO | MANGO_CAP_LIMITS |
+            MANGO_CAP_DURABLE_WORKSPACE | MANGO_CAP_CONCURRENT_EXEC | MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK,
+    .required_host = MANGO_HOST_HTTP | MANGO_HOST_UPGRADE,
+    .init = docker_init,
+    .fini = docker_fini,
+    .sandbox = &ops,
+};
+
+MANGO_EXPORT const struct mango_plugin *mango_plugin_entry(void)
+{
+    return &plugin;
+}

@@ -1,0 +1,79 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "docker/docker.h"
+
+enum { FAIL_TEXT_MAX = 700 };
+
+mango_status fail(const struct docker *d, const struct mango_call *call, mango_status s, const char *fmt, ...)
+{
+    char text[FAIL_TEXT_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return d->host->err_set(d->host, call, s, text, NULL, 0);
+}
+
+mango_status fail_path(const struct docker *d, const struct mango_call *call, int errnum, struct mango_sv path,
+                       struct mango_sv text)
+{
+    char name[SHOWN_MAX + 1];
+    const struct path_error *e = path_error_of(errnum);
+    shown(path, name);
+    if (text.len > 0)
+        return fail(d, call, e ? e->status : MANGO_EINTERNAL, "'%s' %.*s", name, (int)text.len, text.ptr);
+    if (e)
+        return fail(d, call, e->status, "'%s' %s", name, e->text);
+    return fail(d, call, MANGO_EINTERNAL, "'%s': %s", name, strerror(errnum));
+}
+
+bool sv_is(struct mango_sv s, const char *z)
+{
+    return s.len == strlen(z) && memcmp(s.ptr, z, s.len) == 0;
+}
+
+char *sv_dup(struct mango_sv s)
+{
+    if (s.len > 0 && memchr(s.ptr, '\0', s.len))
+        return NULL;
+    char *z = malloc(s.len + 1);
+    if (!z)
+        return NULL;
+    if (s.len)
+        memcpy(z, s.ptr, s.len);
+    z[s.len] = '\0';
+    return z;
+}
+
+void random_hex(char *out, size_t digits)
+{
+    static const char hex[] = "0123456789abcdef";
+    unsigned char bytes[64];
+    while (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
+    }
+    for (size_t i = 0; i < digits; i++)
+        out[i] = hex[bytes[i % sizeof(bytes)] & 15];
+    out[digits] = '\0';
+}
+
+uint64_t now_ns(const struct docker *d)
+{
+    return d->host->now_ns(d->host);
+}
+
+struct mango_call call_within(const struct docker *d, const struct mango_call *call, uint32_t ms)
+{
+    struct mango_call own = {.struct_size = sizeof(own), .token = call->token, .err = call->err};
+    uint64_t until = now_ns(d) + ms * UINT64_C(1000000);
+    own.deadline_ns = call->deadline_ns && call->deadline_ns < until ? call->deadline_ns : until;
+    return own;
+}
+
+struct mango_sv no_text(void)
+{
+    return (struct mango_sv){"", 0};
+}

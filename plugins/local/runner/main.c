@@ -1,0 +1,6 @@
+#include "runner/runner.h"
+
+int main(void)
+{
+    return runner_main();
+}
