@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/json.h"
 #include "docker/docker.h"
@@ -9,7 +10,12 @@
 
 /* Making, finding and ending sandboxes, and the table of the live ones. */
 
-enum { ENV_MAX = 256 /* variables of a spec */, SHARED_TRIES = 3 /* of a create that meets another one */ };
+enum {
+    ENV_MAX = 256,       /* variables of a spec */
+    SHARED_TRIES = 3,    /* of a create that meets another one */
+    AWAIT_TRIES = 200,   /* looks at what that one makes */
+    AWAIT_NS = 25000000, /* between two of them */
+};
 
 static bool label_ok(struct mango_sv label)
 {
@@ -237,6 +243,19 @@ static void undo(const struct docker *d, const char *name, struct mango_sv label
     (void)container_remove(d, &own, name, label);
 }
 
+/* Another create was faster. The Engine gives the name away before the container can be seen. */
+static mango_status await(const struct docker *d, const struct mango_call *call, const char *name, struct container *c)
+{
+    mango_status s = MANGO_OK;
+    for (int i = 0; i < AWAIT_TRIES && s == MANGO_OK && !c->there; i++) {
+        if (d->host->cancelled(d->host, call))
+            return MANGO_ECANCELED;
+        nanosleep(&(struct timespec){.tv_nsec = AWAIT_NS}, NULL);
+        s = container_inspect(d, call, name, c);
+    }
+    return s;
+}
+
 mango_status docker_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                            struct mango_sandbox_ref *ret)
 {
@@ -259,11 +278,12 @@ mango_status docker_create(void *ctx, const struct mango_call *call, const struc
         s = container_make(d, call, spec, name, root, &lost);
         if (s < 0)
             return s;
-        if (lost)
-            continue; /* another one was faster: look at what it made */
-        s = container_inspect(d, call, name, &c);
-        if (s == MANGO_OK && !c.there)
-            continue;
+        s = lost ? await(d, call, name, &c) : container_inspect(d, call, name, &c);
+        if (s == MANGO_OK && lost) {
+            if (c.there)
+                return bind(d, call, spec, name, &c, true, ret);
+            continue; /* what the other one made has gone again */
+        }
         if (s == MANGO_OK)
             s = bind(d, call, spec, name, &c, false, ret);
         if (s < 0 && s != MANGO_ECANCELED && s != MANGO_ETIMEOUT)

@@ -12,8 +12,6 @@ enum {
     PATH_ROOM = 256,
     RUN_TMPFS_BYTES = 16 * 1024 * 1024, /* /run and /var/tmp: sockets and leftovers */
     OOM_SCORE = 300,                    /* the kernel takes a sandbox before the server; its commands take more still */
-    FILES_SOFT = 1024,                  /* programs with select(2) break above it */
-    FILES_HARD = 65536,
     REMOVE_TRIES = 100,
     REMOVE_PAUSE_MS = 50,
 };
@@ -141,9 +139,7 @@ static void put_limits(struct text *t, const struct docker *d, const struct mang
     /* As much swap as memory is none on top. */
     text_printf(t, "\"Memory\":%llu,\"MemorySwap\":%llu,\"NanoCpus\":%llu,\"PidsLimit\":%u,\"OomScoreAdj\":%d,", memory,
                 memory, cpu * 1000000, spec->pids ? spec->pids : d->set.pids, OOM_SCORE);
-    text_printf(t,
-                "\"Ulimits\":[{\"Name\":\"core\",\"Soft\":0,\"Hard\":0},{\"Name\":\"nofile\",\"Soft\":%d,\"Hard\":%d}],",
-                FILES_SOFT, FILES_HARD);
+    text_add(t, "\"Ulimits\":[{\"Name\":\"core\",\"Soft\":0,\"Hard\":0}],"); /* open files: mango-box has a limit of its own */
     text_printf(t,
                 "\"Tmpfs\":{\"/tmp\":\"rw,exec,nosuid,nodev,mode=1777,size=%llu\","
                 "\"/var/tmp\":\"rw,exec,nosuid,nodev,mode=1777,size=%d\",\"/run\":\"rw,nosuid,nodev,mode=1777,size=%d\"},",
