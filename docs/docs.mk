@@ -3,6 +3,7 @@ dist_doc_DATA += \
 	CHANGELOG.md \
 	CONTRIBUTING.md \
 	README.md \
+	docs/adapters/docker.md \
 	docs/adapters/local.md \
 	docs/api.md \
 	docs/architecture.md \

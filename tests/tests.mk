@@ -105,6 +105,7 @@ e2e_tests = \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
+	tests/e2e/test_docker.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
@@ -173,6 +174,7 @@ EXTRA_DIST += \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
+	tests/e2e/test_docker.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \

@@ -12,8 +12,6 @@ struct head {
 };
 _Static_assert(sizeof(struct head) == TAR_BLOCK, "a head is a block");
 
-
-
 static void octal(char *field, unsigned width, uint64_t v)
 {
     char text[24];

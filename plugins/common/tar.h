@@ -9,7 +9,7 @@
 
 enum {
     TAR_BLOCK = 512,
-    TAR_PATH_MAX = 4096, /* bytes of a path; longer ones are refused */
+    TAR_PATH_MAX = 4096,     /* bytes of a path; longer ones are refused */
     TAR_PAX_MAX = 64 * 1024, /* bytes of one extended head */
 };
 
@@ -29,8 +29,8 @@ void tar_end(struct text *out);
 
 struct tar_reader {
     void *ctx;
-    int32_t (*entry)(void *ctx, const struct tar_entry *e);             /* non-zero stops */
-    int32_t (*content)(void *ctx, const char *p, uint64_t n);           /* of the last entry, a file */
+    int32_t (*entry)(void *ctx, const struct tar_entry *e);   /* non-zero stops */
+    int32_t (*content)(void *ctx, const char *p, uint64_t n); /* of the last entry, a file */
     /* the machine's own */
     char block[TAR_BLOCK];
     uint32_t have;      /* bytes in block */

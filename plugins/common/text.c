@@ -66,7 +66,11 @@ void text_printf(struct text *t, const char *fmt, ...)
 static unsigned char_at(const char *p, uint64_t n)
 {
     const unsigned char *c = (const unsigned char *)p;
-    unsigned len = c[0] < 0x80 ? 1 : c[0] >= 0xC2 && c[0] <= 0xDF ? 2 : (c[0] & 0xF0) == 0xE0 ? 3 : c[0] >= 0xF0 && c[0] <= 0xF4 ? 4 : 0;
+    unsigned len = c[0] < 0x80                    ? 1
+                   : c[0] >= 0xC2 && c[0] <= 0xDF ? 2
+                   : (c[0] & 0xF0) == 0xE0        ? 3
+                   : c[0] >= 0xF0 && c[0] <= 0xF4 ? 4
+                                                  : 0;
     if (len == 0 || len > n)
         return 0;
     for (unsigned i = 1; i < len; i++) {

@@ -199,7 +199,8 @@ static mango_status check_spec(const struct docker *d, const struct mango_call *
     if (spec->network && spec->network->mode == MANGO_NET_LIMITED)
         return fail(d, call, MANGO_EUNSUPPORTED,
                     "the docker backend cannot limit the network to a list of hosts yet; use none or unrestricted");
-    if (spec->workdir.len >= ROOT_MAX || (spec->workdir.len > 0 && (spec->workdir.len < 2 || spec->workdir.ptr[0] != '/')))
+    if (spec->workdir.len >= ROOT_MAX ||
+        (spec->workdir.len > 0 && (spec->workdir.len < 2 || spec->workdir.ptr[0] != '/')))
         return fail(d, call, MANGO_EINVALID, "the workspace must be an absolute path of at most %d bytes, and not /",
                     ROOT_MAX - 1);
     for (uint64_t i = 0; i < spec->n_mounts; i++) {

@@ -42,8 +42,7 @@ mango_status container_inspect(const struct docker *d, const struct mango_call *
     return s;
 }
 
-mango_status volume_check(const struct docker *d, const struct mango_call *call, const char *name,
-                          const char *identity)
+mango_status volume_check(const struct docker *d, const struct mango_call *call, const char *name, const char *identity)
 {
     char path[PATH_ROOM];
     struct engine_res r = {0};
@@ -103,9 +102,9 @@ static mango_status make_volume(const struct docker *d, const struct mango_call 
                         "without them set no disk limit)");
     else if (s == MANGO_OK && r.status != 201)
         s = engine_fail(d, call, &r, "make the workspace's volume");
-    else if (s == MANGO_OK && (!json_copy(doc, "Labels/io.mango.identity", found, sizeof(found)) ||
-                               !json_copy(doc, "Labels/io.mango.label", label, sizeof(label)) ||
-                               !sv_is(spec->label, label)))
+    else if (s == MANGO_OK &&
+             (!json_copy(doc, "Labels/io.mango.identity", found, sizeof(found)) ||
+              !json_copy(doc, "Labels/io.mango.label", label, sizeof(label)) || !sv_is(spec->label, label)))
         s = fail(d, call, MANGO_EDENIED, "the volume %s exists and does not belong to this session", name);
     if (s == MANGO_OK) {
         *ret_new = strcmp(identity, found) == 0;
@@ -139,11 +138,14 @@ static void put_limits(struct text *t, const struct docker *d, const struct mang
     /* As much swap as memory is none on top. */
     text_printf(t, "\"Memory\":%llu,\"MemorySwap\":%llu,\"NanoCpus\":%llu,\"PidsLimit\":%u,\"OomScoreAdj\":%d,", memory,
                 memory, cpu * 1000000, spec->pids ? spec->pids : d->set.pids, OOM_SCORE);
-    text_add(t, "\"Ulimits\":[{\"Name\":\"core\",\"Soft\":0,\"Hard\":0}],"); /* open files: mango-box has a limit of its own */
-    text_printf(t,
-                "\"Tmpfs\":{\"/tmp\":\"rw,exec,nosuid,nodev,mode=1777,size=%llu\","
-                "\"/var/tmp\":\"rw,exec,nosuid,nodev,mode=1777,size=%d\",\"/run\":\"rw,nosuid,nodev,mode=1777,size=%d\"},",
-                (unsigned long long)d->set.tmp_bytes, RUN_TMPFS_BYTES, RUN_TMPFS_BYTES);
+    text_add(
+        t,
+        "\"Ulimits\":[{\"Name\":\"core\",\"Soft\":0,\"Hard\":0}],"); /* open files: mango-box has a limit of its own */
+    text_printf(
+        t,
+        "\"Tmpfs\":{\"/tmp\":\"rw,exec,nosuid,nodev,mode=1777,size=%llu\","
+        "\"/var/tmp\":\"rw,exec,nosuid,nodev,mode=1777,size=%d\",\"/run\":\"rw,nosuid,nodev,mode=1777,size=%d\"},",
+        (unsigned long long)d->set.tmp_bytes, RUN_TMPFS_BYTES, RUN_TMPFS_BYTES);
 }
 
 static void put_container(struct text *t, const struct docker *d, const struct mango_sandbox_spec *spec,
@@ -189,7 +191,7 @@ static mango_status post_container(const struct docker *d, const struct mango_ca
     mango_status s = engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status != 201 && r.status != 409) {
         bool no_image = r.status == 404;
-        s = engine_fail(d, call, &r, "make the container");
+        s = engine_fail(d, call, &r, "make the container (see also MANGO_DOCKER_NETWORK and MANGO_DOCKER_RUNTIME)");
         s = no_image ? MANGO_ENOENT : s;
     }
     *ret_status = r.status;
@@ -229,8 +231,9 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
     *ret_lost = s == MANGO_OK && status == 409;
     /* A definite refusal leaves nothing behind. */
     if (s < 0 && status >= 400 && new_volume)
-        (void)drop_volume(d, &(struct mango_call){.struct_size = sizeof(struct mango_call),
-                                                   .deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000)},
+        (void)drop_volume(d,
+                          &(struct mango_call){.struct_size = sizeof(struct mango_call),
+                                               .deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000)},
                           name);
     return s == MANGO_ENOENT ? MANGO_ERETRY : s;
 }
@@ -270,7 +273,7 @@ static void rest(void)
 }
 
 /* Until the Engine says that it is gone: a removal that is under way already answers 409. */
-static mango_status delete(const struct docker *d, const struct mango_call *call, const char *path, const char *what)
+static mango_status delete (const struct docker *d, const struct mango_call *call, const char *path, const char *what)
 {
     mango_status s = MANGO_OK;
     for (int i = 0; i < REMOVE_TRIES; i++) {
@@ -292,7 +295,7 @@ static mango_status drop_volume(const struct docker *d, const struct mango_call 
 {
     char path[PATH_ROOM];
     snprintf(path, sizeof(path), "/volumes/%s", name);
-    return delete(d, call, path, "remove the workspace's volume");
+    return delete (d, call, path, "remove the workspace's volume");
 }
 
 static mango_status volume_label(const struct docker *d, const struct mango_call *call, const char *name,
@@ -306,8 +309,8 @@ static mango_status volume_label(const struct docker *d, const struct mango_call
     *ret_there = s == MANGO_OK && r.status == 200;
     if (s == MANGO_OK && r.status != 200 && r.status != 404)
         s = engine_fail(d, call, &r, "look at the workspace's volume");
-    else if (*ret_there && (!json_copy(engine_body(d, &r), "Labels/io.mango.label", found, sizeof(found)) ||
-                            !sv_is(label, found)))
+    else if (*ret_there &&
+             (!json_copy(engine_body(d, &r), "Labels/io.mango.label", found, sizeof(found)) || !sv_is(label, found)))
         s = fail(d, call, MANGO_EDENIED, "the volume %s does not belong to this session", name);
     engine_free(d, &r);
     return s;
@@ -324,7 +327,7 @@ mango_status container_remove(const struct docker *d, const struct mango_call *c
         return fail(d, call, MANGO_EDENIED, "the container %s does not belong to this session", name);
     if (s == MANGO_OK && c.there) {
         snprintf(path, sizeof(path), "/containers/%s?force=1&v=1", name);
-        s = delete(d, call, path, "remove the container");
+        s = delete (d, call, path, "remove the container");
     }
     if (s == MANGO_OK)
         s = volume_label(d, call, name, label, &volume);

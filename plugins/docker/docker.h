@@ -19,15 +19,15 @@
 #include "mango/plugin.h"
 
 enum {
-    LABEL_LEN = 32,        /* hex digits */
+    LABEL_LEN = 32,           /* hex digits */
     NAME_LEN = 6 + LABEL_LEN, /* "mango-" and the label */
     IDENTITY_LEN = 32,
     TAG_MAX = 80,
-    IMAGE_MAX = 512,          /* bytes of an image's name */
-    ROOT_MAX = 512,           /* bytes of the workspace's path */
-    CONTROL_MS = 30000,       /* one call to the Engine that moves no content */
-    DESTROY_WAIT_MS = 10000,  /* for calls inside to end once the container is gone */
-    KILL_WAIT_MS = 3000,      /* for everything of a command to be dead after a kill */
+    IMAGE_MAX = 512,         /* bytes of an image's name */
+    ROOT_MAX = 512,          /* bytes of the workspace's path */
+    CONTROL_MS = 30000,      /* one call to the Engine that moves no content */
+    DESTROY_WAIT_MS = 10000, /* for calls inside to end once the container is gone */
+    KILL_WAIT_MS = 3000,     /* for everything of a command to be dead after a kill */
 };
 
 #define WORKSPACE "/workspace"

@@ -30,21 +30,23 @@ plugins_docker_docker_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pk
 plugins_docker_docker_la_LIBADD = plugins/common/libcommon.la -lpthread -ldl
 plugins_docker_docker_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
-# Runs inside of containers of any image: static, small, and never instrumented. Its starter of commands is the one of
-# the backend `local`.
-# files: plugins/docker/box/*.c plugins/docker/box/*.h plugins/local/runner/*.c !plugins/local/runner/main.c plugins/common/confine.c
+# Runs inside of containers of any image: static, small, and never instrumented. What starts the
+# commands is what starts them for the backend `local`.
+# files: plugins/docker/box/*.c plugins/docker/box/*.h plugins/common/runner/*.c plugins/common/runner/*.h plugins/common/confine.c
 plugins_docker_mango_box_SOURCES = \
 	plugins/common/confine.c \
+	plugins/common/runner/reaper.c \
+	plugins/common/runner/runner.c \
+	plugins/common/runner/runner.h \
+	plugins/common/runner/tree.c \
+	plugins/common/runner/wire.h \
 	plugins/docker/box/box.h \
 	plugins/docker/box/command.c \
 	plugins/docker/box/file.c \
 	plugins/docker/box/main.c \
-	plugins/docker/box/serve.c \
-	plugins/local/runner/reaper.c \
-	plugins/local/runner/runner.c \
-	plugins/local/runner/tree.c
+	plugins/docker/box/serve.c
 
-plugins_docker_mango_box_CPPFLAGS = $(PLUGIN_CPPFLAGS) -I$(srcdir)/plugins/docker -I$(srcdir)/plugins/local
+plugins_docker_mango_box_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_docker_mango_box_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
 plugins_docker_mango_box_LDFLAGS = -all-static -s
 plugins_docker_mango_box_LDADD =

@@ -84,7 +84,8 @@ static bool parse_tcp(struct endpoint *e, const char *host, bool tls, char why[E
     while (address.len > 0 && address.ptr[address.len - 1] == '/')
         address.ptr[--address.len] = '\0';
     if (address.bad || address.len == 0 || !address_ok(address.ptr)) {
-        snprintf(why, ENDPOINT_WHY_MAX, "'%.200s' has no host[:port]; set DOCKER_HOST to tcp://HOST:PORT", host);
+        snprintf(why, ENDPOINT_WHY_MAX,
+                 "'%.200s' has no host[:port]; set DOCKER_HOST or MANGO_DOCKER_HOST to tcp://HOST:PORT", host);
         return false;
     }
     e->base = url_of(address.ptr, tls);
@@ -108,10 +109,10 @@ bool endpoint_parse(struct endpoint *ret, const char *host, const char *cert_pat
         return ret->socket && ret->base;
     }
     if (!tcp) {
-        snprintf(why, ENDPOINT_WHY_MAX,
-                 "DOCKER_HOST='%.100s' is not supported; use unix:///PATH, tcp://HOST:PORT or https://HOST:PORT%s", host,
-                 starts(host, "ssh://") ? " (for ssh, forward the socket: ssh -L /run/d.sock:/var/run/docker.sock)"
-                                        : "");
+        snprintf(
+            why, ENDPOINT_WHY_MAX,
+            "DOCKER_HOST='%.100s' is not supported; use unix:///PATH, tcp://HOST:PORT or https://HOST:PORT%s", host,
+            starts(host, "ssh://") ? " (for ssh, forward the socket: ssh -L /run/d.sock:/var/run/docker.sock)" : "");
         return false;
     }
     /* As the docker command has it: verification makes tcp:// speak TLS. */

@@ -7,8 +7,8 @@
 #include "common/text.h"
 
 struct endpoint {
-    char *socket;         /* path of a unix socket, or NULL */
-    char *base;           /* "http://docker", "https://host:2376" */
+    char *socket;          /* path of a unix socket, or NULL */
+    char *base;            /* "http://docker", "https://host:2376" */
     char *ca, *cert, *key; /* PEM, or NULL */
 };
 

@@ -118,8 +118,8 @@ static mango_status inspect(struct docker *d, const struct mango_call *call, con
         else if (check_arch && json_copy(doc, "Architecture", arch, sizeof(arch)) &&
                  json_copy(doc, "Os", os, sizeof(os)) && (strcmp(os, "linux") != 0 || strcmp(arch, OWN_ARCH) != 0))
             s = fail(d, call, MANGO_EUNSUPPORTED,
-                     "image '%.200s' is for %s/%s; this server brings its program for linux/" OWN_ARCH " only", image, os,
-                     arch);
+                     "image '%.200s' is for %s/%s; this server brings its program for linux/" OWN_ARCH " only", image,
+                     os, arch);
     }
     engine_free(d, &r);
     return s;
@@ -153,8 +153,7 @@ static mango_status put_files(struct docker *d, const struct mango_call *call, c
     struct engine_res r = {0};
     char path[128];
     struct mango_sv program = d->host->buf_view(d->host, d->program);
-    const struct tar_entry e = {
-        .path = sv_z(BOX_PATH + 1), .kind = 'f', .mode = 0755, .size = program.len};
+    const struct tar_entry e = {.path = sv_z(BOX_PATH + 1), .kind = 'f', .mode = 0755, .size = program.len};
     put_folder(&tar, ".mango", 0, 0);
     tar_head(&tar, &e);
     text_sv(&tar, program);

@@ -355,8 +355,9 @@ static mango_status make_exec(const struct docker *d, const struct mango_call *c
     text_auto struct text body = {0};
     char path[256];
     struct engine_res r = {0};
-    text_add(&body, "{\"AttachStdin\":true,\"AttachStdout\":true,\"AttachStderr\":true,\"Tty\":false,\"Cmd\":[\"" BOX_PATH
-                    "\",\"serve\",");
+    text_add(&body,
+             "{\"AttachStdin\":true,\"AttachStdout\":true,\"AttachStderr\":true,\"Tty\":false,\"Cmd\":[\"" BOX_PATH
+             "\",\"serve\",");
     text_jsonz(&body, root);
     text_add(&body, "]}");
     snprintf(path, sizeof(path), "/containers/%s/exec", container);

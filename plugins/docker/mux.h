@@ -15,9 +15,9 @@
 enum {
     MUX_MAGIC = 0x314D474D, /* "MGM1" */
     MUX_VERSION = 1,
-    MUX_DATA_MAX = 32 * 1024,            /* bytes of one DATA frame: what the Engine copies in one piece */
-    MUX_WINDOW = 256 * 1024,             /* bytes in flight of one channel and direction */
-    MUX_STRINGS_MAX = 1024 * 1024,       /* bytes of arguments and variables of one command */
+    MUX_DATA_MAX = 32 * 1024,             /* bytes of one DATA frame: what the Engine copies in one piece */
+    MUX_WINDOW = 256 * 1024,              /* bytes in flight of one channel and direction */
+    MUX_STRINGS_MAX = 1024 * 1024,        /* bytes of arguments and variables of one command */
     MUX_REQUEST_MAX = 1024 * 1024 + 8192, /* bytes of the largest request: the strings, a path and the head */
     MUX_PATH_MAX = 4096,
     MUX_TEXT_MAX = 256, /* bytes of words behind an END */
@@ -67,13 +67,13 @@ struct mux_file {
 
 enum { MUX_HOW_ENDED = 1, MUX_HOW_KILLED, MUX_HOW_LOST };
 struct mux_end {
-    int32_t error;                              /* errno: of the start of a command, of a file; then nothing else counts */
-    uint32_t how;                               /* commands: MUX_HOW_* */
-    int32_t status;                             /* MUX_HOW_ENDED: as waitpid gives it */
-    uint32_t oom;                               /* 1: something of the container was killed for want of memory meanwhile */
-    uint64_t out_bytes, err_bytes, peak_kib;    /* produced by the command */
-    uint32_t eof;                               /* READ: the file ended inside of the range */
-    uint32_t kind, mode, left;                  /* STAT: 'f' 'd' 'l' 'o' and permission bits. KILLED: what would not die */
+    int32_t error;                           /* errno: of the start of a command, of a file; then nothing else counts */
+    uint32_t how;                            /* commands: MUX_HOW_* */
+    int32_t status;                          /* MUX_HOW_ENDED: as waitpid gives it */
+    uint32_t oom;                            /* 1: something of the container was killed for want of memory meanwhile */
+    uint64_t out_bytes, err_bytes, peak_kib; /* produced by the command */
+    uint32_t eof;                            /* READ: the file ended inside of the range */
+    uint32_t kind, mode, left;               /* STAT: 'f' 'd' 'l' 'o' and permission bits. KILLED: what would not die */
     uint64_t size;
     int64_t mtime_us;
 };

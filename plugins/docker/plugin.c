@@ -26,14 +26,14 @@ enum {
 
 /* Limits of a sandbox where the environment names none. */
 static const struct {
-    const char *name, *text;
+    const char *name, *variable, *text;
     uint64_t min, max;
 } numbers[] = {
-    {"memory", "1073741824", 16 * 1024 * 1024, UINT64_C(1) << 46}, /* bytes */
-    {"disk", "0", 0, UINT64_C(1) << 50},                           /* bytes of the workspace; 0: no limit */
-    {"tmp", "268435456", 1024 * 1024, UINT64_C(1) << 40},          /* bytes of /tmp; counted as memory too */
-    {"cpu", "1000", 10, 1024 * 1000},                              /* thousandths of a core */
-    {"pids", "256", 8, 1024 * 1024},
+    {"memory", "MANGO_DOCKER_MEMORY", "1073741824", 16 * 1024 * 1024, UINT64_C(1) << 46}, /* bytes */
+    {"disk", "MANGO_DOCKER_DISK", "0", 0, UINT64_C(1) << 50},                 /* bytes of the workspace; 0: no limit */
+    {"tmp", "MANGO_DOCKER_TMP", "268435456", 1024 * 1024, UINT64_C(1) << 40}, /* bytes of /tmp; counted as memory too */
+    {"cpu", "MANGO_DOCKER_CPU", "1000", 10, 1024 * 1000},                     /* thousandths of a core */
+    {"pids", "MANGO_DOCKER_PIDS", "256", 8, 1024 * 1024},
 };
 enum { N_MEMORY, N_DISK, N_TMP, N_CPU, N_PIDS };
 
@@ -64,8 +64,8 @@ static mango_status number(const struct docker *d, const struct mango_call *call
     bool ok = end && *end == '\0' && errno == 0 && v >= numbers[which].min && v <= numbers[which].max;
     mango_status s = MANGO_OK;
     if (!ok)
-        s = fail(d, call, MANGO_EINVALID, "the setting %s of docker is '%.50s'; it must be a number from %llu to %llu",
-                 numbers[which].name, z ? z : "", (unsigned long long)numbers[which].min,
+        s = fail(d, call, MANGO_EINVALID, "%s is '%.50s'; it must be a number from %llu to %llu",
+                 numbers[which].variable, z ? z : "", (unsigned long long)numbers[which].min,
                  (unsigned long long)numbers[which].max);
     free(z);
     *ret = v;
@@ -81,8 +81,8 @@ static mango_status read_user(struct docker *d, const struct mango_call *call)
     if (end && *end == ':' && end[1] >= '0' && end[1] <= '9')
         gid = strtoul(end + 1, &end2, 10);
     if (!end2 || *end2 || uid == 0 || uid > UINT32_MAX - 1 || gid > UINT32_MAX - 1)
-        return fail(d, call, MANGO_EINVALID, "the setting user of docker is '%.50s'; it must be UID:GID with a UID above 0",
-                    z);
+        return fail(d, call, MANGO_EINVALID,
+                    "MANGO_DOCKER_USER is '%.50s'; it must be UID:GID, both numbers and the UID above 0", z);
     d->uid = (uint32_t)uid;
     d->gid = (uint32_t)gid;
     return MANGO_OK;

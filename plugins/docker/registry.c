@@ -133,10 +133,11 @@ int registry_lookup(struct mango_sv config, const char *host, struct text *out, 
     for (uint64_t pos = 0; json_next(helpers, &pos, &name, &entry);) {
         if (!same_host(name, host))
             continue;
-        snprintf(why, why_size,
-                 "keeps the credentials of %.100s in a helper program, which is not run; log in without one, or pull the "
-                 "image beforehand",
-                 host);
+        snprintf(
+            why, why_size,
+            "keeps the credentials of %.100s in a helper program, which is not run; log in without one, or pull the "
+            "image beforehand",
+            host);
         return -1;
     }
     return 0;

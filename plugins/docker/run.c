@@ -51,8 +51,8 @@ static mango_status pack(const struct box *b, const struct mango_call *call, con
                          .max_output = req->max_output ? req->max_output + CHAR_SLACK : 0};
     text_auto struct text strings = {0};
     if (req->n_argv == 0 || req->n_argv > ARGS_MAX || req->n_env > ARGS_MAX)
-        return fail(b->docker, call, MANGO_EINVALID, "a command has 1 to %d arguments and at most %d variables", ARGS_MAX,
-                    ARGS_MAX);
+        return fail(b->docker, call, MANGO_EINVALID, "a command has 1 to %d arguments and at most %d variables",
+                    ARGS_MAX, ARGS_MAX);
     if (req->cwd.len > MUX_PATH_MAX)
         return fail_path(b->docker, call, ENAMETOOLONG, req->cwd, no_text());
     for (uint64_t i = 0; i < req->n_argv; i++) {

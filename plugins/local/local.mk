@@ -14,21 +14,21 @@ plugins_local_local_la_SOURCES = \
 	plugins/local/pump.h \
 	plugins/local/remove.c \
 	plugins/local/runner-client.c \
-	plugins/local/util.c \
-	plugins/local/wire.h
+	plugins/local/util.c
 
 plugins_local_local_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -I$(srcdir)/plugins/local -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
 plugins_local_local_la_LIBADD = plugins/common/libcommon.la -lpthread -ldl
 plugins_local_local_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # One for each sandbox, and it forks once for each command: small, and never instrumented.
-# files: plugins/local/runner/*.c plugins/local/runner/*.h
+# files: plugins/local/runner/*.c plugins/common/runner/*.c plugins/common/runner/*.h
 plugins_local_mango_local_runner_SOURCES = \
-	plugins/local/runner/main.c \
-	plugins/local/runner/reaper.c \
-	plugins/local/runner/runner.c \
-	plugins/local/runner/runner.h \
-	plugins/local/runner/tree.c
+	plugins/common/runner/reaper.c \
+	plugins/common/runner/runner.c \
+	plugins/common/runner/runner.h \
+	plugins/common/runner/tree.c \
+	plugins/common/runner/wire.h \
+	plugins/local/runner/main.c
 
 plugins_local_mango_local_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS) -I$(srcdir)/plugins/local
 plugins_local_mango_local_runner_CFLAGS = -std=gnu17 $(WARN_CFLAGS)

@@ -4,7 +4,7 @@
 
 #include "common/chunk.h"
 #include "local/local.h"
-#include "local/wire.h"
+#include "common/runner/wire.h"
 
 struct pump {
     const struct local *local;

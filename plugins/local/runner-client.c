@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "local/local.h"
-#include "local/wire.h"
+#include "common/runner/wire.h"
 
 /* The plugin's side of the runner: starting it (posix_spawn: the server is never forked) and handing commands over. */
 

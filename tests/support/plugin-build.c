@@ -75,6 +75,6 @@ bool plugin_build_local(const char *dir)
 {
     return plugin_build(dir, "local", "plugins/local/*.c plugins/common/*.c", "-Wl,-z,now") &&
            plugin_sh("cd '%s' && %s -std=gnu17 -D_GNU_SOURCE -O2 -Iplugins -Iplugins/local -o '%s/mango-local-runner' "
-                     "plugins/local/runner/*.c",
+                     "plugins/local/runner/*.c plugins/common/runner/*.c",
                      plugin_srcdir(), compiler(), dir);
 }

@@ -3,7 +3,7 @@
  *   mango-box init          process 1 of the container: waits for orphans, ends at SIGTERM
  *   mango-box serve ROOT    speaks mux.h over standard input and output; its end ends everything that it has started
  *
- * `serve` is two processes: this one moves bytes, and its child is the runner of the backend `local` (local/wire.h),
+ * `serve` is two processes: this one moves bytes, and its child is the runner of the backend `local` (common/runner/wire.h),
  * which starts, watches and kills. Single-threaded. */
 #ifndef MANGO_DOCKER_BOX_H
 #define MANGO_DOCKER_BOX_H
@@ -13,12 +13,12 @@
 
 #include "common/confine.h"
 #include "docker/mux.h"
-#include "local/wire.h"
+#include "common/runner/wire.h"
 
 enum {
-    CHANNELS_MAX = 1200,                     /* a little more than the runner's commands at a time */
-    OUT_QUEUE_MAX = 4 * 1024 * 1024,         /* bytes that wait for the Engine before nothing more is read */
-    DRAIN_MAX = 1024 * 1024,                 /* bytes: the largest pipe. What a command wrote before its end is in it */
+    CHANNELS_MAX = 1200,             /* a little more than the runner's commands at a time */
+    OUT_QUEUE_MAX = 4 * 1024 * 1024, /* bytes that wait for the Engine before nothing more is read */
+    DRAIN_MAX = 1024 * 1024,         /* bytes: the largest pipe. What a command wrote before its end is in it */
 };
 
 enum chan_kind { CHAN_NONE, CHAN_EXEC, CHAN_READ, CHAN_WRITE };
@@ -34,7 +34,7 @@ struct chan {
     uint64_t drained;         /* bytes read after the end */
     uint64_t max_output, seen[3];
     uint64_t oom_before;
-    char *input; /* what the command has not taken yet: MUX_WINDOW bytes, made at the first DATA */
+    char *input;               /* what the command has not taken yet: MUX_WINDOW bytes, made at the first DATA */
     uint32_t in_len, in_given; /* bytes in input; bytes whose credit has not been given back */
     bool in_eof;
 

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "box/box.h"
+#include "docker/box/box.h"
 
 /* Commands: handed to the runner with their pipes, then bytes between pipes and channel. */
 
@@ -293,9 +293,7 @@ static size_t take(struct box *b, struct chan *c, int stream)
     int *fd = stream == 1 ? &c->out : &c->err;
     if (*fd < 0 || !command_wants(b, c, stream))
         return 0;
-    uint64_t room = !c->max_output                         ? UINT64_MAX
-                    : c->seen[stream] < c->max_output ? c->max_output - c->seen[stream]
-                                                           : 0;
+    uint64_t room = !c->max_output ? UINT64_MAX : c->seen[stream] < c->max_output ? c->max_output - c->seen[stream] : 0;
     size_t want = room > 0 && c->credit < sizeof(buf) ? c->credit : sizeof(buf);
     ssize_t n = read(*fd, buf, want);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))

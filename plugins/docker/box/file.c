@@ -9,7 +9,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "box/box.h"
+#include "docker/box/box.h"
 
 /* Files of the workspace. Content is written into a file without a name, which gets the target's in one step at the end:
  * no listing ever shows a part of it, and a connection that ends leaves nothing. */

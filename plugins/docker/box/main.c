@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "box/box.h"
+#include "docker/box/box.h"
 
 /* Process 1: orphans come to it and are waited for. */
 static int init_main(void)

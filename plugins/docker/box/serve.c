@@ -1,4 +1,4 @@
-#include "box/box.h"
+#include "docker/box/box.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "runner/runner.h"
+#include "common/runner/runner.h"
 
 enum {
     READ_BYTES = 64 * 1024,

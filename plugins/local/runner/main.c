@@ -1,4 +1,4 @@
-#include "runner/runner.h"
+#include "common/runner/runner.h"
 
 int main(void)
 {

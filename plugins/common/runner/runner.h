@@ -1,10 +1,10 @@
-#ifndef MANGO_LOCAL_RUNNER_H
-#define MANGO_LOCAL_RUNNER_H
+#ifndef MANGO_COMMON_RUNNER_H
+#define MANGO_COMMON_RUNNER_H
 
 #include <stdbool.h>
 #include <sys/types.h>
 
-#include "local/wire.h"
+#include "common/runner/wire.h"
 
 struct request {
     struct wire_request head;

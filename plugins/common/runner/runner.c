@@ -1,5 +1,5 @@
-/* mango-local-runner: starts the commands of one sandbox of the backend `local`. Started by the plugin with
- * posix_spawn, its socket on descriptor 3, the workspace as working folder and the commands' environment as its own, so
+/* Starts the commands of one sandbox: mango-local-runner of the backend `local`, started by the plugin with
+ * posix_spawn, and a part of mango-box of the backend `docker`. Its socket is on descriptor 3, the workspace as working folder and the commands' environment as its own, so
  * that /proc shows nothing of the server.
  *
  * Small on purpose: it forks once per command, and a fork costs what its memory costs. */
@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runner/runner.h"
+#include "common/runner/runner.h"
 
 enum {
     REAPERS_MAX = 1024, /* commands with living processes at a time */

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "runner/runner.h"
+#include "common/runner/runner.h"
 
 /* Single-threaded. Finding by /proc is only a means: the proof that nothing is left is waitpid's ECHILD, since as a
  * subreaper this process becomes the parent of every descendant whose parent dies. */

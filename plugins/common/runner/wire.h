@@ -1,4 +1,5 @@
-/* What the plugin and its runner say to each other. Both are built together and never mixed.
+/* What a starter of commands (the plugin `local`, or mango-box inside of a container) and its runner say to each other.
+ * Both are built together and never mixed. Below, "plugin" is the starter.
  *
  * One runner per live sandbox. The plugin holds a SEQPACKET socket to it; each command is one datagram with
  * descriptors: its status socket, stdin, stdout, stderr, then the folder (FLAG_CWD), then a memory file with the
@@ -7,8 +8,8 @@
  *
  * Lifetimes: the end of the status socket without RELEASE kills all that the command started; the end of the runner's
  * socket kills all of the sandbox. So nothing outlives the server, however it dies. */
-#ifndef MANGO_LOCAL_WIRE_H
-#define MANGO_LOCAL_WIRE_H
+#ifndef MANGO_COMMON_WIRE_H
+#define MANGO_COMMON_WIRE_H
 
 #include <stdint.h>
 

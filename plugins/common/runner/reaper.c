@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "runner/runner.h"
+#include "common/runner/runner.h"
 
 /* One reaper per command. Single-threaded; lives until the last process that the command has started is gone, or all
  * are killed. */
