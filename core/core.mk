@@ -87,6 +87,8 @@ libcore_la_SOURCES = \
 	core/domain/session.c \
 	core/domain/session.h \
 	core/domain/thread.h \
+	core/domain/web-tools.c \
+	core/domain/web-tools.h \
 	core/events/hub.c \
 	core/events/hub.h \
 	core/events/notify.c \
@@ -226,6 +228,8 @@ libcore_la_SOURCES = \
 	core/run/response.c \
 	core/run/resume.c \
 	core/run/run.c \
+	core/run/server-tools.c \
+	core/run/server-tools.h \
 	core/run/step.c \
 	core/run/step.h \
 	core/run/tool-config.c \

@@ -113,6 +113,7 @@ e2e_tests = \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
+	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
 	tests/lib/test-symbols.sh \
@@ -182,6 +183,7 @@ EXTRA_DIST += \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
+	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/turns.py \

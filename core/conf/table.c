@@ -235,6 +235,16 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .max = 3600000,
             .help = "Silence after which a model's answer counts as broken off, pings not counted",
         },
+    [MG_OPT_MODEL_WEB_TOOLS] =
+        {
+            .name = "model_web_tools",
+            .env = "MANGO_MODEL_WEB_TOOLS",
+            .type = MG_CONF_CHOICE,
+            .fallback = "auto",
+            .choices = "auto on off",
+            .help = "Whether the endpoint runs web_search and web_fetch; auto: those that an agent's configs name, and "
+                    "all at anthropic.com",
+        },
     [MG_OPT_MODEL_CA_FILE] =
         {
             .name = "model_ca_file",

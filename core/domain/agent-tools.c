@@ -4,16 +4,17 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "domain/web-tools.h"
 #include "json/write.h"
 
 const char MG_NO_SKILLS[] = "skills are not part of this build, so no skill id can exist; send [] or leave it out";
 
 enum { RESOLVED_MAX = 32 * 1024 * 1024 /* bytes: a body's own limit; resolving adds little */ };
 
-/* The built-ins of agent_toolset_20260401. The web tools would run in this server, which has none yet. */
+/* The built-ins of agent_toolset_20260401; the model endpoint runs the last two. */
 static const char *const BUILTINS[] = {"bash", "read",      "write",      "edit", "glob",
                                        "grep", "web_fetch", "web_search", NULL};
-enum { N_BUILTINS = 8, FIRST_WEB_TOOL = 6 };
+enum { N_BUILTINS = 8 };
 
 static const char *const POLICIES[] = {"always_allow", "always_ask", "auto", NULL};
 enum policy { ALWAYS_ALLOW, ALWAYS_ASK, AUTO };
@@ -105,20 +106,20 @@ static bool tool_name_ok(struct mg_sv s)
     return s.len >= 1 && s.len <= MG_TOOL_NAME_MAX;
 }
 
-/* Members that only the web tools have; named, so that the refusal says what they are. */
-#define WEB_ONLY "belongs to the web tools, which are not part of this build"
 static const struct mg_field_rule CONFIG_RULES[] = {
     {.name = "name", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED, .one_of = BUILTINS},
     {.name = "enabled", .type = MG_FT_BOOL, .flags = MG_FF_NULL},
     {.name = "permission_policy", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
     {.name = "type", .type = MG_FT_STRING, .flags = MG_FF_NULL, .one_of = BUILTINS},
-    {.name = "allowed_domains", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .refusal = WEB_ONLY},
-    {.name = "blocked_domains", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .refusal = WEB_ONLY},
-    {.name = "max_content_tokens", .type = MG_FT_INT, .flags = MG_FF_NULL, .refusal = WEB_ONLY},
-    {.name = "url_sources", .type = MG_FT_OBJECT, .flags = MG_FF_NULL, .refusal = WEB_ONLY},
-    {.name = "user_location", .type = MG_FT_OBJECT, .flags = MG_FF_NULL, .refusal = WEB_ONLY},
+    /* of the web tools alone, as mg_web_members */
+    {.name = "allowed_domains", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
+    {.name = "blocked_domains", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
+    {.name = "max_content_tokens", .type = MG_FT_INT, .flags = MG_FF_NULL},
+    {.name = "url_sources", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
+    {.name = "user_location", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
     {.name = NULL},
 };
+enum { CONFIG_WEB = 4 /* the first of them */ };
 static const struct mg_field_rule MCP_CONFIG_RULES[] = {
     {.name = "name", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED, .min = 1, .max = MG_TOOL_NAME_MAX},
     {.name = "enabled", .type = MG_FT_BOOL, .flags = MG_FF_NULL},
@@ -139,17 +140,20 @@ static mg_rc resolve_config(struct tools_state *s, const struct mg_json *v, cons
     *ret_name = mg_json_str(s->a, m[0]);
     if (builtin && mg_given(m[3]) && !mg_sv_eq(mg_json_str(s->a, m[3]), *ret_name))
         return mg_err_set(s->err, MG_EINVAL, "%s.type: must be equal to name when it is given", place);
-    if (builtin && mg_word_index(BUILTINS, *ret_name) >= FIRST_WEB_TOOL && inherit.enabled)
-        return mg_err_set(s->err, MG_EINVAL,
-                          "%s: %.*s is not part of this build; set enabled to false or leave the entry out", place,
-                          MG_SV_ARG(*ret_name));
+    if (builtin && mg_web_tool_of(*ret_name) >= 0 && inherit.enabled && inherit.policy != ALWAYS_ALLOW)
+        return mg_err_set(
+            s->err, MG_EINVAL,
+            "%s: the model endpoint runs %.*s itself and asks nobody; set permission_policy to always_allow "
+            "here, or enabled to false",
+            place, MG_SV_ARG(*ret_name));
     mg_jw_obj(s->w);
     if (builtin)
         mg_jw_kstr(s->w, "type", *ret_name);
     mg_jw_kstr(s->w, "name", *ret_name);
     write_setting(s->w, &inherit);
+    rc = builtin ? mg_web_config(s->a, *ret_name, m + CONFIG_WEB, place, s->w, s->err) : MG_OK;
     mg_jw_obj_end(s->w);
-    return MG_OK;
+    return rc;
 }
 
 static mg_rc resolve_configs(struct tools_state *s, const struct mg_json *configs, const char *place, bool builtin,

@@ -14,6 +14,7 @@
 #include "plugin/net.h"
 #include "plugin/registry.h"
 #include "run/engine.h"
+#include "run/server-tools.h"
 #include "sandbox/manager.h"
 #include "store/api-key.h"
 #include "store/deployment.h"
@@ -265,6 +266,18 @@ static mg_rc open_model(struct mg_server *s, struct mg_err *err)
     return mg_model_open(&o, &s->model, err);
 }
 
+/* Tools that are on by default go only to an endpoint that is known to run them: another one would refuse every request that declares them. */
+static enum mg_web_mode web_mode(const struct mg_conf *c)
+{
+    const char *word = mg_conf_str(c, MG_OPT_MODEL_WEB_TOOLS), *url = mg_conf_strn(c, MG_OPT_MODEL_BASE_URL);
+    if (strcmp(word, "auto") != 0)
+        return strcmp(word, "on") == 0 ? MG_WEB_ALL : MG_WEB_NONE;
+    if (!url)
+        return MG_WEB_NONE; /* the offline model reads no web */
+    return strncmp(url, "https://api.anthropic.com", strlen("https://api.anthropic.com")) == 0 ? MG_WEB_ALL
+                                                                                               : MG_WEB_NAMED;
+}
+
 static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
 {
     struct mg_engine *e = NULL;
@@ -286,6 +299,7 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .model_id = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
         .max_tokens = (unsigned)mg_conf_int(s->conf, MG_OPT_MODEL_MAX_TOKENS),
         .model_window = mg_conf_int(s->conf, MG_OPT_MODEL_WINDOW),
+        .web_tools = web_mode(s->conf),
         .database_down = on_database_down,
         .ctx = s,
     };

@@ -174,7 +174,9 @@ static void tools(const struct mg_request *r, struct mg_jw *w)
 
 struct mg_sv mg_request_beta(const struct mg_request *r)
 {
-    return r->fast ? MG_SV("fast-mode-2026-02-01") : MG_SV("");
+    if (r->fast && r->web_fetch)
+        return MG_SV("fast-mode-2026-02-01,web-fetch-2025-09-10");
+    return r->fast ? MG_SV("fast-mode-2026-02-01") : r->web_fetch ? MG_SV("web-fetch-2025-09-10") : MG_SV("");
 }
 
 mg_rc mg_request_build(const struct mg_request *r, struct mg_buf *out)

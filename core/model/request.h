@@ -19,6 +19,7 @@ struct mg_request {
     struct mg_sv tools;  /* raw JSON array of definitions; "[]" and empty are left out */
     struct mg_sv effort; /* decoded "low" to "max"; empty: the endpoint's default */
     bool fast;
+    bool web_fetch; /* is among the tools */
     bool
         cache; /* marks up to three places up to which the endpoint may keep what it read: the fixed part, and the last two user messages */
     const struct mg_request_entry *entries; /* in order; neighbours of the same role become one message */

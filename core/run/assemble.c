@@ -1,6 +1,7 @@
 #include "run/assemble.h"
 
 #include "base/siphash.h"
+#include "run/server-tools.h"
 #include "run/tool-config.h"
 #include "run/turn.h"
 
@@ -28,11 +29,11 @@ static mg_rc fixed_part(struct mg_run *r, struct mg_arena *a, struct mg_assembly
         .model = o->model_id ? mg_sv_of(o->model_id) : mg_json_get_str(a, model, "id"),
         .max_tokens = o->max_tokens,
         .system = mg_json_is(system, MG_JSON_STRING) && system->raw.len > 2 ? system->raw : MG_SV(""),
-        .tools = mg_arena_sv(a, mg_buf_view(&tools)),
         .effort = mg_json_get_str(a, mg_json_get(model, "effort"), "type"),
         .fast = mg_sv_eqz(mg_json_get_str(a, model, "speed"), "fast"),
         .cache = true,
     };
+    x->request.tools = mg_web_definitions(a, agent, o->web_tools, mg_buf_view(&tools), &x->request.web_fetch);
     x->fixed = fingerprint(a, &x->request);
     return MG_OK;
 }

@@ -39,6 +39,7 @@ struct mg_engine_opts {
     const char *model_id; /* replaces the agent's model when set (MANGO_MODEL_ID) */
     unsigned max_tokens;
     int64_t model_window; /* tokens; 0: by the table of names */
+    int web_tools;        /* enum mg_web_mode */
     /* The lease thread found the database unreachable: an embedded one may have to be started again. May block; may be NULL. */
     void (*database_down)(void *ctx);
     void *ctx;

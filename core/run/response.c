@@ -1,7 +1,9 @@
 #include "base/log.h"
 #include "base/rng.h"
+#include "domain/web-tools.h"
 #include "run/engine-internal.h"
 #include "run/remedy.h"
+#include "run/server-tools.h"
 #include "run/tool-config.h"
 #include "run/turn.h"
 
@@ -94,14 +96,16 @@ static bool block_is_empty_text(const struct mg_model_block *b)
     return b->kind == MG_BLOCK_TEXT && b->text.len <= 2;
 }
 
-/* The assistant's entry: all blocks as they came. with_calls = false leaves the calls out (an answer whose calls must not run and need no result). */
-static struct mg_sv assistant_content(struct mg_arena *a, const struct mg_model_result *res, bool with_calls)
+/* The assistant's entry: all blocks as they came. with_calls = false leaves the calls out (an answer whose calls must not run and need no result); open
+ * = false the endpoint's own that have no result, where none will come. */
+static struct mg_sv assistant_content(struct mg_arena *a, const struct mg_model_result *res, bool with_calls, bool open)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
     for (int i = 0; i < res->n_blocks; i++) {
         const struct mg_model_block *bl = &res->blocks[i];
         /* The endpoint refuses empty text when it comes back. */
-        if (block_is_empty_text(bl) || (bl->kind == MG_BLOCK_TOOL_USE && !with_calls))
+        if (block_is_empty_text(bl) || (bl->kind == MG_BLOCK_TOOL_USE && !with_calls) ||
+            (!open && mg_server_tool_open(a, res, i)))
             continue;
         (void)mg_buf_char(&b, b.len ? ',' : '[');
         (void)mg_buf_sv(&b, bl->raw);
@@ -174,6 +178,8 @@ static const char *call_refusal(const struct mg_model_block *b, const struct mg_
 {
     if (cut)
         return "This call was not run: the answer was cut off at its token limit. Send it again in smaller pieces.";
+    if (!rule->known && mg_web_tool_of(b->tool_name) >= 0)
+        return "This call was not run: the model endpoint runs web tools itself, never by a call of this form.";
     if (!rule->known)
         return "This call was not run: the agent has no tool of this name.";
     if (rule->permission == MG_PERM_DENY)
@@ -243,6 +249,10 @@ static mg_rc block_events(struct mg_run *r, struct mg_step *s, const struct mg_m
         }
         if (b->kind == MG_BLOCK_TOOL_USE && with_calls)
             call_event(s, agent, b, cut, w);
+        if (b->kind == MG_BLOCK_OTHER)
+            rc = mg_server_tool_event(s, res, i, err);
+        if (rc < 0)
+            return rc;
         i++;
     }
     return MG_OK;
@@ -351,7 +361,8 @@ static mg_rc on_answer(struct mg_run *r, struct mg_step *s, const struct mg_mode
     bool with_calls = v == V_CALLS || v == V_CUT_CALLS;
     if (r->user_content)
         mg_step_transcript(s, false, mg_sv_of(r->user_content));
-    struct mg_sv content = assistant_content(s->arena, res, with_calls);
+    struct mg_sv content = assistant_content(
+        s->arena, res, with_calls, v == V_CALLS || (v == V_CONTINUE && strcmp(res->stop_reason, "pause_turn") == 0));
     if (content.len) {
         mg_step_transcript(s, true, content);
         mg_step_measured(s, mg_model_usage_tokens(&res->usage), r->fixed);

@@ -178,6 +178,16 @@ static const char *check_top(struct mg_arena *a, const struct mg_json *root, boo
     return check_tools(a, mg_json_get(root, "tools"));
 }
 
+/* An answer that stopped with pause_turn is sent back as it is. */
+static bool is_paused(struct mg_arena *a, const struct mg_json *m)
+{
+    const struct mg_json *content = mg_json_get(m, "content");
+    for (const struct mg_json *b = mg_json_is(content, MG_JSON_ARRAY) ? content->child : NULL; b; b = b->next)
+        if (of_type(a, b, "server_tool_use"))
+            return true;
+    return false;
+}
+
 const char *endpoint_check(struct mg_arena *a, const struct mg_json *root, bool fast)
 {
     if (!mg_json_is(root, MG_JSON_OBJECT))
@@ -189,7 +199,7 @@ const char *endpoint_check(struct mg_arena *a, const struct mg_json *root, bool 
         problem = check_message(a, before, m, i++);
     if (!problem && !mg_sv_eqz(mg_json_get_str(a, messages->child, "role"), "user"))
         problem = "messages: first message must use the \"user\" role";
-    if (!problem && !mg_sv_eqz(mg_json_get_str(a, before, "role"), "user"))
+    if (!problem && !mg_sv_eqz(mg_json_get_str(a, before, "role"), "user") && !is_paused(a, before))
         problem =
             "This model does not support assistant message prefill. The conversation must end with a user message.";
     return problem;

@@ -43,6 +43,12 @@ static void a_toolset_is_resolved(void **state)
         x.tools.ptr,
         "{\"type\":\"bash\",\"name\":\"bash\",\"enabled\":true,\"permission_policy\":{\"type\":\"always_ask\"}}");
     assert_contains(x.tools.ptr, "{\"type\":\"web_fetch\",\"name\":\"web_fetch\",\"enabled\":false");
+    x = created(
+        *state,
+        "{\"name\":\"a\",\"model\":\"m\",\"tools\":[{\"type\":\"agent_toolset_20260401\",\"configs\":["
+        "{\"name\":\"web_fetch\",\"max_content_tokens\":9,\"allowed_domains\":[\"a.b\"],\"blocked_domains\":null}]}]}");
+    assert_contains(x.tools.ptr, "\"permission_policy\":{\"type\":\"always_allow\"},\"allowed_domains\":[\"a.b\"],"
+                                 "\"max_content_tokens\":9}");
 }
 
 static void an_mcp_toolset_asks_unless_it_says_otherwise(void **state)
@@ -197,9 +203,22 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
          "auto is not part of this build"},
         {TOOLSET("\"configs\":[{\"name\":\"bash\",\"permission_policy\":\"always_ask\"}]"),
          "permission_policy: must be an object"},
-        {TOOLSET("\"configs\":[{\"name\":\"web_search\",\"enabled\":true}]"), "web_search is not part of this build"},
-        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"enabled\":false,\"allowed_domains\":[\"x\"]}]"),
-         "allowed_domains: belongs to the web tools"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_search\",\"permission_policy\":{\"type\":\"always_ask\"}}]"),
+         "runs web_search itself and asks nobody"},
+        {TOOLSET("\"configs\":[{\"name\":\"bash\",\"allowed_domains\":[\"x\"]}]"),
+         "allowed_domains: belongs to web_fetch and web_search, not to bash"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_search\",\"max_content_tokens\":5}]"),
+         "max_content_tokens: belongs to web_fetch, not to web_search"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"user_location\":{\"type\":\"approximate\"}}]"),
+         "user_location: belongs to web_search"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"url_sources\":{\"user_input\":\"all\"}}]"),
+         "has no such setting"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"allowed_domains\":[\"a\"],\"blocked_domains\":[\"b\"]}]"),
+         "exclude each other"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_search\",\"allowed_domains\":[1]}]"),
+         "allowed_domains[0]: must be a string"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_search\",\"user_location\":{\"type\":\"exact\"}}]"),
+         "user_location.type: must be one of approximate"},
         {TOOLSET("\"default_config\":{\"policy\":1}"), "tools[0].default_config.policy: unknown field"},
         {AGENT("\"tools\":[" CUSTOM("a b") "]"), "tools[0].name: may hold only"},
         {AGENT("\"tools\":[" CUSTOM("t") "," CUSTOM("t") "]"), "tools[1].name: t is the name of two tools"},
