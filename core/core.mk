@@ -221,6 +221,13 @@ libcore_la_SOURCES = \
 	core/run/engine-internal.h \
 	core/run/engine.c \
 	core/run/engine.h \
+	core/run/mcp-call.c \
+	core/run/mcp-link.c \
+	core/run/mcp-list.c \
+	core/run/mcp-tools.c \
+	core/run/mcp-tools.h \
+	core/run/mcp-work.h \
+	core/run/mcp.h \
 	core/run/preview.c \
 	core/run/remedy.c \
 	core/run/remedy.h \
@@ -289,6 +296,8 @@ libcore_la_SOURCES = \
 	core/store/key-cache.c \
 	core/store/list.c \
 	core/store/list.h \
+	core/store/mcp-tools.c \
+	core/store/mcp-tools.h \
 	core/store/migrate.c \
 	core/store/migrate.h \
 	core/store/node.c \

@@ -109,6 +109,7 @@ e2e_tests = \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
+	tests/e2e/test_mcp.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
@@ -166,6 +167,7 @@ EXTRA_DIST += \
 	tests/e2e/bad_requests.py \
 	tests/e2e/demo \
 	tests/e2e/harness.py \
+	tests/e2e/mcp_peer.py \
 	tests/e2e/race_checker.py \
 	tests/e2e/rig.py \
 	tests/e2e/test_admission.py \
@@ -179,6 +181,7 @@ EXTRA_DIST += \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
+	tests/e2e/test_mcp.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \

@@ -293,6 +293,33 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .max = 5 * MINUTE,
             .help = "Lease of a node; its turns move to others when it is silent for that long",
         },
+    [MG_OPT_MCP_TIMEOUT] =
+        {
+            .name = "mcp_timeout",
+            .env = "MANGO_MCP_TIMEOUT",
+            .type = MG_CONF_DURATION,
+            .fallback = "60s",
+            .min = 100,
+            .max = 10 * MINUTE,
+            .group = "MCP servers",
+            .help = "Time that an MCP server gets for an answer; one that tells of its progress gets ten times that",
+        },
+    [MG_OPT_MCP_ALLOW_PRIVATE] =
+        {
+            .name = "mcp_allow_private",
+            .env = "MANGO_MCP_ALLOW_PRIVATE",
+            .type = MG_CONF_BOOL,
+            .fallback = "false",
+            .help = "Let agents name MCP servers at private and loopback addresses, which this host can reach",
+        },
+    [MG_OPT_MCP_CA_FILE] =
+        {
+            .name = "mcp_ca_file",
+            .env = "MANGO_MCP_CA_FILE",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "PEM file with the authorities to trust for MCP servers; the system's when unset",
+        },
     [MG_OPT_LOG_LEVEL] =
         {
             .name = "log_level",

@@ -363,6 +363,16 @@ mg_rc mg_tools_resolve(struct mg_arena *a, const struct mg_json *tools, const ch
     return MG_OK;
 }
 
+/* Whether the host of a URL has something before an '@'. */
+static bool holds_user(struct mg_sv url)
+{
+    struct mg_sv host = mg_sv_from(url, mg_sv_find(url, ':') + 3);
+    size_t n = 0;
+    while (n < host.len && host.ptr[n] != '/' && host.ptr[n] != '?' && host.ptr[n] != '#')
+        n++;
+    return memchr(host.ptr, '@', n) != NULL;
+}
+
 mg_rc mg_mcp_servers_resolve(struct mg_arena *a, const struct mg_json *servers, const char *place, struct mg_sv *ret,
                              struct mg_err *err)
 {
@@ -396,6 +406,12 @@ mg_rc mg_mcp_servers_resolve(struct mg_arena *a, const struct mg_json *servers, 
             return mg_err_set(err, MG_EINVAL, "%s.name: two servers have the same name", p);
         if (!mg_sv_starts(url, "https://") && !mg_sv_starts(url, "http://"))
             return mg_err_set(err, MG_EINVAL, "%s.url: must begin with https:// or http://", p);
+        if (holds_user(url))
+            return mg_err_set(
+                err, MG_EINVAL,
+                "%s.url: must not hold a user or a password; credentials of MCP servers come from vaults, "
+                "which are not part of this build",
+                p);
         mg_jw_obj(&w);
         mg_jw_kstrz(&w, "type", "url");
         mg_jw_kstr(&w, "name", names[n]);

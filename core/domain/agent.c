@@ -342,11 +342,3 @@ mg_rc mg_agent_session_update(struct mg_arena *a, const struct mg_json *v, const
     return rc;
 }
 
-mg_rc mg_agent_check_runnable(const struct mg_agent *x, struct mg_err *err)
-{
-    if (!mg_sv_eqz(x->mcp_servers, "[]"))
-        return mg_err_set(err, MG_EINVAL,
-                          "agent.mcp_servers: this build does not connect to MCP servers; use an agent, or an "
-                          "agent_with_overrides, without mcp_servers and mcp_toolset");
-    return MG_OK;
-}

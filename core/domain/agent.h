@@ -41,7 +41,5 @@ mg_rc mg_agent_override(struct mg_arena *a, const struct mg_json *overrides, con
 /* The agent member of a session update: tools and mcp_servers only. */
 mg_rc mg_agent_session_update(struct mg_arena *a, const struct mg_json *v, const struct mg_agent *base,
                               struct mg_agent *ret, struct mg_err *err) MG_MUSTCHECK;
-/* Whether a session can run this agent now: refuses what the engine does not do yet, so that nothing is silently left out. */
-mg_rc mg_agent_check_runnable(const struct mg_agent *x, struct mg_err *err) MG_MUSTCHECK;
 
 #endif

@@ -11,6 +11,7 @@
 #include "events/notify.h"
 #include "http/http.h"
 #include "model/model.h"
+#include "net/loop.h"
 #include "plugin/net.h"
 #include "plugin/registry.h"
 #include "run/engine.h"
@@ -38,6 +39,7 @@ struct mg_server {
     struct mg_registry *registry;
     struct mg_sandboxes *sandboxes;
     struct mg_model *model;
+    struct mg_net *users; /* requests to hosts that users name */
     struct mg_hub *hub;
     struct mg_notify *notify;
     struct mg_engine *_Atomic engine;
@@ -278,6 +280,17 @@ static enum mg_web_mode web_mode(const struct mg_conf *c)
                                                                                                : MG_WEB_NAMED;
 }
 
+/* A loop of its own: what users name must not hold up models, and may not reach what only this host can. */
+static mg_rc open_users(struct mg_server *s, struct mg_err *err)
+{
+    const struct mg_net_opts o = {
+        .name = "mg-users",
+        .ca_file = mg_conf_strn(s->conf, MG_OPT_MCP_CA_FILE),
+        .public_only = !mg_conf_bool(s->conf, MG_OPT_MCP_ALLOW_PRIVATE),
+    };
+    return mg_net_open(&o, &s->users, err);
+}
+
 static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
 {
     struct mg_engine *e = NULL;
@@ -296,6 +309,8 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .threads = (unsigned)mg_conf_int(s->conf, MG_OPT_ENGINE_THREADS),
         .tool_threads = (unsigned)mg_conf_int(s->conf, MG_OPT_TOOL_THREADS),
         .node_ttl_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_NODE_TTL),
+        .users = s->users,
+        .mcp_call_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_MCP_TIMEOUT),
         .model_id = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
         .max_tokens = (unsigned)mg_conf_int(s->conf, MG_OPT_MODEL_MAX_TOKENS),
         .model_window = mg_conf_int(s->conf, MG_OPT_MODEL_WINDOW),
@@ -351,8 +366,8 @@ static mg_rc open_http(struct mg_server *s, struct mg_err *err)
 
 mg_rc mg_server_open(const struct mg_server_opts *o, struct mg_server **ret, struct mg_err *err)
 {
-    static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {open_database, prepare_database, open_sandbox,
-                                                                          open_model,    open_engine,      open_http};
+    static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {
+        open_database, prepare_database, open_sandbox, open_model, open_users, open_engine, open_http};
     struct mg_server *s = mg_xcalloc(1, sizeof(*s));
     s->opts = *o;
     s->conf = o->conf;
@@ -408,6 +423,7 @@ void mg_server_close(struct mg_server *s)
     mg_api_done(&s->app);
     if (s->model)
         mg_model_close(s->model);
+    mg_net_close(s->users);
     if (s->sandboxes)
         mg_sandboxes_free(s->sandboxes);
     if (s->registry)

@@ -2,6 +2,7 @@
 
 #include "base/siphash.h"
 #include "run/server-tools.h"
+#include "run/mcp.h"
 #include "run/tool-config.h"
 #include "run/turn.h"
 
@@ -59,6 +60,8 @@ mg_rc mg_assemble(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct
     const struct mg_engine_opts *o = &r->engine->opts;
     *ret = (struct mg_assembly){0};
     mg_rc rc = mg_turn_input_load(a, pg, &r->session, r->epoch, &ret->res, &ret->in, err);
+    if (rc == MG_OK)
+        rc = mg_mcp_attach(r, pg, a, &ret->in.agent, err);
     if (rc == MG_OK)
         rc = fixed_part(r, a, ret, err);
     if (rc < 0)

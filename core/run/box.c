@@ -67,6 +67,11 @@ struct mg_tools *mg_box_tools(struct mg_box *b)
     return b->tools;
 }
 
+struct mg_sandbox *mg_box_sandbox(struct mg_box *b)
+{
+    return b->sandbox;
+}
+
 bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread)
 {
     pthread_mutex_lock(&e->lock);

@@ -1,9 +1,12 @@
 #include "base/log.h"
 #include "run/engine-internal.h"
+#include "run/mcp.h"
 #include "run/turn.h"
 
 /* The server's own tool calls, one after another: prepared -> started (committed before the effect begins) -> completed. The result of one call and
  * the start of the next share a commit. */
+
+enum { SANDBOX_PAUSE_MS = 1000 /* before a sandbox is asked for again whose threads were all busy */ };
 
 static struct mg_tool_call *next_prepared(struct mg_tool_call *calls, int n)
 {
@@ -11,6 +14,12 @@ static struct mg_tool_call *next_prepared(struct mg_tool_call *calls, int n)
         if (calls[i].state == MG_CALL_PREPARED && calls[i].waits == MG_WAIT_NONE)
             return &calls[i];
     return NULL;
+}
+
+/* The sandbox comes first: a call is not `started` while its sandbox may still fail. */
+static bool waits_for_sandbox(const struct mg_run *r, const struct mg_tool_call *c)
+{
+    return c && c->kind == MG_CALL_BUILTIN && !mg_box_have(r->engine, &r->session, &r->thread);
 }
 
 static void call_forget(struct mg_run *r)
@@ -23,19 +32,23 @@ static void call_forget(struct mg_run *r)
     r->call_result.is_error = false;
 }
 
-static mg_rc call_start(struct mg_run *r, struct mg_step *s, struct mg_tool_call *c, struct mg_err *err)
+static mg_rc call_start(struct mg_step *s, struct mg_tool_call *c, struct mg_err *err)
 {
-    call_forget(r);
-    r->call_event = c->event_id;
-    r->call_name = mg_xstrndup(c->name.ptr, c->name.len);
-    r->call_input = mg_xstrndup(c->input.ptr, c->input.len);
     c->state = MG_CALL_STARTED;
     return mg_call_save(s->arena, s->t, &s->st.session, s->st.turn_epoch, c, err);
 }
 
-/* ---- the effect, on a tool thread ---- */
+/* After the commit: until then the run holds the call before it, whose result may have to be written again. */
+static void call_take(struct mg_run *r, const struct mg_tool_call *c)
+{
+    call_forget(r);
+    r->call_event = c->event_id;
+    r->call_kind = c->kind;
+    r->call_name = mg_xstrndup(c->name.ptr, c->name.len);
+    r->call_input = mg_xstrndup(c->input.ptr, c->input.len);
+}
 
-static void run_call_done(struct mg_run *r, struct mg_pg *pg);
+/* ---- the effect, on a tool thread ---- */
 
 static void call_work(void *arg, void *thread)
 {
@@ -52,19 +65,23 @@ static void call_work(void *arg, void *thread)
     if (mg_cancel_fired(r->cancel))
         mg_run_drop(r); /* whoever cancelled has answered the call */
     else
-        mg_run_later(r, run_call_done);
+        mg_run_later(r, mg_run_call_done);
     mg_run_unref(r);
 }
 
-static void call_submit(struct mg_run *r)
+static void call_submit(struct mg_run *r, struct mg_pg *pg)
 {
+    if (r->call_kind == MG_CALL_MCP) {
+        mg_run_mcp_call(r, pg);
+        return;
+    }
     atomic_fetch_add(&r->engine->n_tool_calls, 1);
     if (mg_pool_submit(r->engine->tools, call_work, mg_run_ref(r)) == MG_OK)
         return;
     mg_run_unref(r);
     r->call_rc = mg_err_set(&r->call_err, MG_EUNAVAIL,
                             "all tool threads of this node are busy (MANGO_TOOL_THREADS); the call was not run");
-    mg_run_later(r, run_call_done);
+    mg_run_later(r, mg_run_call_done);
 }
 
 /* ---- results ---- */
@@ -92,6 +109,7 @@ static mg_rc answer_started(struct mg_run *r, struct mg_step *s, struct mg_tool_
         content = mg_text_content(s->arena, r->call_rc < 0 ? r->call_err.text : "(no output)");
         is_error = r->call_rc < 0;
     }
+    mg_mcp_answered(r, s, c);
     return mg_turn_answer_call(s, c, MG_ANSWER_SERVER, content, is_error, err);
 }
 
@@ -121,34 +139,36 @@ static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session
     } else {
         rc = answer_started(r, &s, c, err);
         next = rc == MG_OK && !atomic_load(&r->engine->draining) ? next_prepared(calls, n) : NULL;
+        if (waits_for_sandbox(r, next))
+            next = NULL; /* the wave goes on with it */
         if (next)
-            rc = call_start(r, &s, next, err);
+            rc = call_start(&s, next, err);
         else if (rc == MG_OK)
             rc = mg_turn_after_calls(&s, calls, n, err);
     }
     if (rc == MG_OK)
         rc = mg_step_commit(&s, "turn.call_completed", err);
+    if (rc == MG_OK && next)
+        call_take(r, next);
     *ret_next = next != NULL;
     *ret_st = s.st;
     return rc;
 }
 
-static void run_call_done(struct mg_run *r, struct mg_pg *pg)
+void mg_run_call_done(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_err err = {0};
     struct mg_session_state st;
-    bool next;
-    struct mg_id done = r->call_event;
+    bool next, lost = r->call_rc == MG_EGONE;
     mg_rc rc = commit_result(r, pg, &st, &next, &err);
     if (rc < 0) {
-        r->call_event = done; /* a failed commit may have looked ahead */
-        mg_run_failed(r, rc, &err, run_call_done);
+        mg_run_failed(r, rc, &err, mg_run_call_done);
         return;
     }
-    if (r->call_rc == MG_EGONE)
+    if (lost)
         mg_box_drop(r->engine, &r->session);
     if (next)
-        call_submit(r);
+        call_submit(r, pg);
     else
         mg_run_continue(r, pg, &st);
 }
@@ -198,7 +218,9 @@ static void acquire_failed(struct mg_run *r, struct mg_pg *pg)
         mg_run_continue(r, pg, &st);
 }
 
-static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, bool *ret_started,
+enum start { START_DONE, START_CALL, START_SANDBOX };
+
+static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, enum start *ret,
                           struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
@@ -206,7 +228,7 @@ static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_
     mg_auto(res) struct mg_res *res = NULL;
     struct mg_tool_call *calls;
     int n;
-    *ret_started = false;
+    *ret = START_DONE;
     mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc < 0)
         return rc;
@@ -217,36 +239,45 @@ static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_
     if (rc < 0)
         return rc;
     struct mg_tool_call *c = next_prepared(calls, n);
-    rc = c ? call_start(r, &s, c, err) : mg_turn_after_calls(&s, calls, n, err);
+    if (waits_for_sandbox(r, c)) {
+        *ret = START_SANDBOX;
+        return MG_OK;
+    }
+    rc = c ? call_start(&s, c, err) : mg_turn_after_calls(&s, calls, n, err);
     if (rc == MG_OK)
         rc = mg_step_commit(&s, c ? "turn.call_started" : "turn.calls_done", err);
-    *ret_started = c != NULL;
+    if (rc == MG_OK && c) {
+        call_take(r, c);
+        *ret = START_CALL;
+    }
     *ret_st = s.st;
     return rc;
+}
+
+static void acquire_later(struct mg_run *r)
+{
+    if (mg_pool_submit(r->engine->sandbox, acquire_work, mg_run_ref(r)) == MG_OK)
+        return;
+    mg_run_unref(r);
+    mg_run_after(r, SANDBOX_PAUSE_MS, mg_run_calls);
 }
 
 void mg_run_calls(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_err err = {0};
     struct mg_session_state st;
-    bool started;
+    enum start start;
     if (atomic_load(&r->engine->draining)) {
         mg_run_drop(r); /* the row says where to go on; the next owner does */
         return;
     }
-    /* The sandbox comes first: a call is not `started` while its sandbox may still fail. */
-    if (!mg_box_have(r->engine, &r->session, &r->thread)) {
-        if (mg_pool_submit(r->engine->sandbox, acquire_work, mg_run_ref(r)) < 0) {
-            mg_run_unref(r);
-            mg_run_after(r, 1000, mg_run_calls);
-        }
-        return;
-    }
-    mg_rc rc = commit_start(r, pg, &st, &started, &err);
+    mg_rc rc = commit_start(r, pg, &st, &start, &err);
     if (rc < 0)
         mg_run_failed(r, rc, &err, mg_run_resume); /* a start whose commit is unknown is looked at, not repeated */
-    else if (started)
-        call_submit(r);
+    else if (start == START_CALL)
+        call_submit(r, pg);
+    else if (start == START_SANDBOX)
+        acquire_later(r);
     else
         mg_run_continue(r, pg, &st);
 }

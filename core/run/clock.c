@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/engine-internal.h"
+#include "run/mcp.h"
 #include "sandbox/manager.h"
 #include "store/node.h"
 
@@ -136,6 +137,7 @@ static void *clock_main(void *arg)
         if (now >= housekeeping) {
             mg_hub_tick(c->engine->hub);
             mg_box_drop_idle(c->engine, (uint64_t)MG_SHELL_IDLE_S * 1000000000);
+            mg_mcp_links_drop_idle(c->engine->mcp, (uint64_t)MG_MCP_IDLE_S * 1000000000);
             housekeeping = now + 1000000000;
         }
         pthread_mutex_lock(&c->lock);

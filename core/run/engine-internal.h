@@ -47,7 +47,9 @@ struct mg_run {
 
     /* The tool call in flight. */
     struct mg_id call_event;
+    enum mg_call_kind call_kind;
     char *call_name, *call_input;
+    struct mg_mcp_work *mcp; /* of its MCP servers (mcp.h), or NULL */
     struct mg_tool_result call_result;
     mg_rc call_rc;
     struct mg_err call_err;
@@ -68,6 +70,7 @@ struct mg_engine {
     struct mg_map *boxes; /* thread id, or session id for the primary one -> struct mg_box; guarded by lock */
     struct mg_pool *steps, *tools, *sandbox;
     struct mg_clock *clock;
+    struct mg_mcp_links *mcp;
     atomic_bool draining; /* no new step is started */
     atomic_int repairs;   /* stream repairs on their way through the hub's owner */
     atomic_int calls;     /* model calls whose on_done has not returned yet */
@@ -111,6 +114,8 @@ void mg_run_delta(void *ctx, int block_index, enum mg_block_kind kind, bool star
 void mg_run_response(struct mg_run *r, struct mg_pg *pg); /* commits r->result */
 /* ---- calls.c ---- */
 void mg_run_calls(struct mg_run *r, struct mg_pg *pg); /* starts the next prepared call, or ends the wave */
+void mg_run_call_done(struct mg_run *r,
+                      struct mg_pg *pg); /* commits the result of the call in flight, starts the next */
 /* ---- resume.c ---- */
 void mg_run_resume(struct mg_run *r, struct mg_pg *pg); /* goes on at the durable step, whatever it is */
 
@@ -120,6 +125,7 @@ struct mg_box;
 struct mg_box *mg_box_lock(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
 void mg_box_unlock(struct mg_box *b);
 struct mg_tools *mg_box_tools(struct mg_box *b);
+struct mg_sandbox *mg_box_sandbox(struct mg_box *b);
 bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
 mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,
                      struct mg_cancel *cancel, struct mg_err *err) MG_MUSTCHECK;

@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/engine-internal.h"
+#include "run/mcp.h"
 #include "sandbox/manager.h"
 #include "store/node.h"
 
@@ -37,6 +38,7 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
     pthread_mutex_init(&e->lock, NULL);
     e->runs = mg_map_new();
     e->boxes = mg_map_new();
+    e->mcp = mg_mcp_links_new(o->users, o->mcp_call_ms);
     e->steps =
         mg_pool_new(&(struct mg_pool_opts){.name = "step",
                                            .min = o->threads < MG_STEP_THREADS_MIN ? o->threads : MG_STEP_THREADS_MIN,
@@ -121,6 +123,7 @@ void mg_engine_stop(struct mg_engine *e)
     mg_clock_free(e);
     hand_on(e);
     mg_box_drop_idle(e, 0);
+    mg_mcp_links_drop_idle(e->mcp, 0);
 }
 
 void mg_engine_free(struct mg_engine *e)
@@ -130,6 +133,7 @@ void mg_engine_free(struct mg_engine *e)
     mg_run_each(e, mg_run_unref);
     mg_map_free(e->runs);
     mg_map_free(e->boxes);
+    mg_mcp_links_free(e->mcp);
     pthread_mutex_destroy(&e->lock);
     free((char *)e->opts.conninfo);
     free((char *)e->opts.model_id);
@@ -212,6 +216,7 @@ void mg_engine_deleted(struct mg_engine *e, const struct mg_id *session, int64_t
 {
     mg_engine_cancel(e, session, INT64_MAX);
     mg_box_drop(e, session);
+    mg_mcp_links_drop(e->mcp, session);
     struct mg_id id = mg_id_new("sevt");
     char now[MG_TIME_LEN];
     mg_time_format(mg_wall_us(), now);
@@ -259,4 +264,5 @@ void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out)
                         "# HELP mango_sandboxes_attached Sandboxes with a live handle here\n# TYPE "
                         "mango_sandboxes_attached gauge\nmango_sandboxes_attached %zu\n",
                         boxes);
+    mg_mcp_metrics(e->mcp, out);
 }

@@ -14,6 +14,7 @@
 struct mg_engine;
 struct mg_hub;
 struct mg_model;
+struct mg_net;
 struct mg_notify;
 struct mg_sandboxes;
 struct mg_session_state;
@@ -36,6 +37,8 @@ struct mg_engine_opts {
     struct mg_id node;
     unsigned threads, tool_threads;
     unsigned node_ttl_ms;
+    struct mg_net *users; /* requests to hosts that users name (MCP); NULL: none are made */
+    unsigned mcp_call_ms; /* 0: MG_MCP_CALL_MS */
     const char *model_id; /* replaces the agent's model when set (MANGO_MODEL_ID) */
     unsigned max_tokens;
     int64_t model_window; /* tokens; 0: by the table of names */

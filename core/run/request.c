@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "run/assemble.h"
 #include "run/engine-internal.h"
+#include "run/mcp.h"
 
 /* The request of a turn's present step: built from the agent snapshot, the transcript and the inputs that this turn answers. */
 
@@ -52,7 +53,7 @@ static mg_rc prepare(struct mg_run *r, struct mg_pg *pg, struct mg_buf *body, st
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     mg_auto(assembly) struct mg_assembly x;
     mg_rc rc = mg_assemble(r, pg, a, &x, err);
-    if (rc < 0)
+    if (rc < 0 || mg_mcp_wanted(r))
         return rc;
     if (x.compact.how == MG_COMPACT_EXTRACT || x.compact.how == MG_COMPACT_EXCERPT)
         return mg_run_compact_local(r, pg, a, &x, ret_st, err);
@@ -84,6 +85,10 @@ void mg_run_request(struct mg_run *r, struct mg_pg *pg)
     mg_rc rc = prepare(r, pg, &body, &beta, &st, &err);
     if (rc < 0) {
         mg_run_failed(r, rc, &err, mg_run_request);
+        return;
+    }
+    if (mg_mcp_wanted(r)) {
+        mg_run_mcp_list(r);
         return;
     }
     if (body.len == 0) {

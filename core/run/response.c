@@ -160,10 +160,15 @@ static struct mg_sv call_members(struct mg_arena *a, const struct mg_model_block
 {
     mg_auto(buf) struct mg_buf m = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
     (void)mg_buf_str(&m, "\"name\":\"");
-    mg_json_escape(&m, b->tool_name);
+    mg_json_escape(&m, rule->kind == MG_CALL_MCP ? rule->tool : b->tool_name);
     (void)mg_buf_str(&m, "\",\"input\":");
     (void)mg_buf_sv(&m, input);
-    if (rule->kind == MG_CALL_BUILTIN) {
+    if (rule->kind == MG_CALL_MCP) {
+        (void)mg_buf_str(&m, ",\"mcp_server_name\":\"");
+        mg_json_escape(&m, rule->server);
+        (void)mg_buf_char(&m, '"');
+    }
+    if (rule->kind == MG_CALL_BUILTIN || rule->kind == MG_CALL_MCP) {
         enum mg_permission p = rule->known ? rule->permission : MG_PERM_DENY;
         (void)mg_buf_printf(&m, ",\"evaluated_permission\":\"%s\"", permission_name(p));
         if (p != MG_PERM_DENY)
@@ -195,7 +200,14 @@ static enum mg_call_wait call_wait(const struct mg_step *s, const struct mg_tool
         return MG_WAIT_RESULT;
     if (rule->permission == MG_PERM_ASK)
         return MG_WAIT_CONFIRMATION;
-    return s->st.self_hosted ? MG_WAIT_RESULT : MG_WAIT_NONE;
+    return s->st.self_hosted && rule->kind == MG_CALL_BUILTIN ? MG_WAIT_RESULT : MG_WAIT_NONE;
+}
+
+static enum mg_event_type call_type(const struct mg_tool_rule *rule)
+{
+    if (rule->kind == MG_CALL_MCP)
+        return MG_EV_AGENT_MCP_TOOL_USE;
+    return rule->kind == MG_CALL_CUSTOM ? MG_EV_AGENT_CUSTOM_TOOL_USE : MG_EV_AGENT_TOOL_USE;
 }
 
 struct wave {
@@ -222,8 +234,7 @@ static void call_event(struct mg_step *s, const struct mg_json *agent, const str
     };
     w->refusals[w->n] = call_refusal(b, &rule, cut);
     c->waits = w->refusals[w->n] ? MG_WAIT_NONE : call_wait(s, &rule);
-    c->event_id = mg_step_event(s, rule.kind == MG_CALL_CUSTOM ? MG_EV_AGENT_CUSTOM_TOOL_USE : MG_EV_AGENT_TOOL_USE,
-                                call_members(s->arena, b, input, &rule), true);
+    c->event_id = mg_step_event(s, call_type(&rule), call_members(s->arena, b, input, &rule), true);
     w->n++;
 }
 

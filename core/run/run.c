@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "run/engine-internal.h"
+#include "run/mcp.h"
 #include "run/turn.h"
 
 /* Concurrency: engine.runs under engine.lock; a run's request and call fields belong to the one job that is in flight for it. */
@@ -29,6 +30,7 @@ void mg_run_unref(struct mg_run *r)
     free(r->user_content);
     free(r->call_name);
     free(r->call_input);
+    mg_mcp_work_free(r->mcp);
     free(r);
 }
 

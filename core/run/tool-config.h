@@ -12,7 +12,11 @@ struct mg_tool_rule {
     bool known;
     enum mg_call_kind kind;
     enum mg_permission permission; /* DENY: the tool exists and is disabled */
+    struct mg_sv server, tool;     /* MCP: whose it is, and its name there */
 };
+/* What a toolset says of one of its tools; unsaid: what neither its config nor default_config decides. */
+enum mg_permission mg_toolset_permission(struct mg_arena *a, const struct mg_json *toolset, struct mg_sv name,
+                                         enum mg_permission unsaid);
 /* agent: the parsed SessionAgent. */
 struct mg_tool_rule mg_tool_rule_of(struct mg_arena *a, const struct mg_json *agent, struct mg_sv name);
 /* Definitions for the model request: a JSON array of all enabled tools, in the agent's order. */

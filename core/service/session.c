@@ -9,6 +9,7 @@
 #include "run/turn.h"
 #include "sandbox/manager.h"
 #include "service/admission.h"
+#include "store/mcp-tools.h"
 
 enum { UPDATED_MAX = 128 * 1024 * 1024 /* bytes of a session.updated: an agent's text and 16 pairs */ };
 
@@ -22,8 +23,6 @@ static mg_rc resolve_agent(struct mg_arena *a, const struct mg_session_create *c
     mg_rc rc = mg_agent_load(a, base->agent_body, &x, err);
     if (rc >= 0 && c->agent.overrides)
         rc = mg_agent_override(a, c->agent.overrides, &x, &x, err);
-    if (rc >= 0)
-        rc = mg_agent_check_runnable(&x, err);
     if (rc >= 0)
         *ret = mg_agent_session_format(a, c->agent.id, base->agent_version, &x);
     return rc;
@@ -83,7 +82,7 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
 /* A session's next form, and which parts of it are new. */
 struct change {
     struct mg_sv title, metadata, agent;
-    bool new_title, new_metadata, new_agent;
+    bool new_title, new_metadata, new_agent, new_servers;
 };
 
 static bool same_text(struct mg_sv a, struct mg_sv b)
@@ -109,8 +108,6 @@ static mg_rc change_agent(struct mg_arena *a, const struct mg_session_state *st,
     mg_rc rc = mg_agent_load(a, c->agent, &old, err);
     if (rc >= 0)
         rc = mg_agent_session_update(a, update, &old, &new, err);
-    if (rc >= 0)
-        rc = mg_agent_check_runnable(&new, err);
     if (rc < 0)
         return rc;
     if (mg_agent_same(a, &old, &new))
@@ -128,6 +125,7 @@ static mg_rc change_agent(struct mg_arena *a, const struct mg_session_state *st,
         (void)mg_json_i64(v, &version);
     c->agent = mg_agent_session_format(a, mg_json_get_str(a, snapshot, "id"), version, &new);
     c->new_agent = true;
+    c->new_servers = !same_json(a, old.mcp_servers, new.mcp_servers);
     return MG_OK;
 }
 
@@ -205,6 +203,8 @@ mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena 
     }
     mg_step_event(&s, MG_EV_SESSION_UPDATED, updated_members(a, &c), true);
     rc = mg_session_save(s.t, id, c.title, c.metadata, c.agent, err);
+    if (rc >= 0 && c.new_servers)
+        rc = mg_mcp_snapshots_drop(s.t, id, err);
     if (rc >= 0)
         rc = mg_step_commit(&s, "session_update", err);
     if (rc >= 0)
