@@ -269,6 +269,8 @@ libcore_la_SOURCES = \
 	core/service/admission.h \
 	core/service/agent.c \
 	core/service/agent.h \
+	core/service/client-result.c \
+	core/service/client-result.h \
 	core/service/environment.c \
 	core/service/environment.h \
 	core/service/session.c \
@@ -331,6 +333,8 @@ libcore_la_SOURCES = \
 	core/tools/glob.c \
 	core/tools/grep.c \
 	core/tools/internal.h \
+	core/tools/keep.c \
+	core/tools/keep.h \
 	core/tools/marker.c \
 	core/tools/marker.h \
 	core/tools/names.c \

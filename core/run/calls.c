@@ -2,6 +2,7 @@
 #include "run/engine-internal.h"
 #include "run/mcp.h"
 #include "run/turn.h"
+#include "tools/keep.h"
 
 /* The server's own tool calls, one after another: prepared -> started (committed before the effect begins) -> completed. The result of one call and
  * the start of the next share a commit. */
@@ -58,6 +59,9 @@ static void call_work(void *arg, void *thread)
     if (box) {
         r->call_rc = mg_tool_run(mg_box_tools(box), mg_sv_of(r->call_name), mg_sv_of(r->call_input), r->cancel,
                                  &r->call_result, &r->call_err);
+        if (r->call_rc == MG_OK)
+            mg_tool_result_keep(mg_box_tools(box), mg_sv_of(r->call_name), r->call_event.s,
+                                r->result_max ? r->result_max : mg_engine_result_max(r->engine), &r->call_result);
         mg_box_unlock(box);
     } else {
         r->call_rc = mg_err_set(&r->call_err, MG_EGONE, "the session's sandbox is not attached to this node any more");

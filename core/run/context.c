@@ -1,5 +1,8 @@
 #include "run/context.h"
 
+#include "run/engine-internal.h"
+#include "tools/keep.h"
+
 static void take_marks(struct mg_context *c, struct mg_window *w)
 {
     const struct mg_turn_input *in = c->in;
@@ -80,4 +83,19 @@ int64_t mg_context_tokens(struct mg_context *c, int n)
         sum += mg_context_entry_tokens(c, i);
     }
     return sum + c->fixed_tokens;
+}
+
+/* A quarter of what requests may fill, at three bytes a token. */
+size_t mg_context_result_max(struct mg_window w)
+{
+    size_t part = (size_t)w.input_max / 4 * 3;
+    return part < MG_RESULT_INLINE_MAX ? part : MG_RESULT_INLINE_MAX;
+}
+
+size_t mg_engine_result_max(const struct mg_engine *e)
+{
+    const struct mg_engine_opts *o = &e->opts;
+    struct mg_sv model = mg_sv_of(o->model_id ? o->model_id : "");
+    return mg_context_result_max(
+        mg_window_of(o->model_window ? o->model_window : mg_model_window(model), o->max_tokens));
 }

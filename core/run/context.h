@@ -50,6 +50,8 @@ int64_t mg_content_tokens(struct mg_sv content);
 struct mg_sv mg_content_excerpt(struct mg_arena *a, struct mg_sv content);
 /* With block number `block` replaced by note, so that calls and results stay paired; the same content when the block cannot be replaced. */
 struct mg_sv mg_content_replace(struct mg_arena *a, struct mg_sv content, int64_t block, struct mg_sv note);
+/* Bytes of text that one tool result may bring into a context of that window. */
+size_t mg_context_result_max(struct mg_window w);
 bool mg_content_has(struct mg_arena *a, struct mg_sv content, const char *type); /* a block of that type */
 
 #endif

@@ -46,6 +46,7 @@ struct mg_run {
     int64_t request_tokens; /* estimated */
 
     /* The tool call in flight. */
+    size_t result_max; /* bytes of its text that go into the context; 0: no request was made here yet */
     struct mg_id call_event;
     enum mg_call_kind call_kind;
     char *call_name, *call_input;

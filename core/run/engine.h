@@ -65,6 +65,8 @@ void mg_engine_deleted(struct mg_engine *e, const struct mg_id *session, int64_t
 /* Wake-ups may have been lost: compare the streams with the log now. Any thread. */
 void mg_engine_repair(struct mg_engine *e);
 void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out); /* Prometheus text */
+/* Bytes of text that one result may bring into a context, where the model is not known. */
+size_t mg_engine_result_max(const struct mg_engine *e);
 const struct mg_id *mg_engine_node(const struct mg_engine *e);
 
 #endif

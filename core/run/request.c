@@ -22,6 +22,7 @@ static void remember(struct mg_run *r, const struct mg_assembly *x)
     r->user_content = x->user.len ? sv_dup(x->user) : NULL;
     r->fixed = x->fixed;
     r->request_tokens = x->compact.before;
+    r->result_max = mg_context_result_max(x->context.window);
     r->compacting = x->compact.how == MG_COMPACT_ASK;
     (void)mg_id_from(in->request_id, &r->request_id);
     r->n_inputs = in->n_triggers < MG_RUN_INPUTS_MAX ? in->n_triggers : MG_RUN_INPUTS_MAX;

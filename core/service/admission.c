@@ -4,6 +4,7 @@
 #include "run/engine.h"
 #include "run/step.h"
 #include "run/turn.h"
+#include "service/client-result.h"
 
 /* What the server keeps of one POST while it holds the session's lock. */
 struct admission {
@@ -76,26 +77,6 @@ static struct mg_tool_call *call_open(struct admission *ad, struct mg_sv event_i
         if (mg_sv_eq(mg_id_sv(&ad->calls[i].event_id), event_id))
             return &ad->calls[i];
     return NULL;
-}
-
-/* Results as the model will see them: no empty text block, and never nothing (the endpoint refuses both). */
-static struct mg_sv result_for_model(struct mg_arena *a, struct mg_sv content)
-{
-    struct mg_json *arr;
-    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
-    if (content.len == 0 || mg_json_parse(a, content, &mg_json_raw_limits, &arr, NULL) < 0)
-        return MG_SV("[{\"type\":\"text\",\"text\":\"(no output)\"}]");
-    for (const struct mg_json *v = arr->child; v; v = v->next) {
-        bool text = mg_sv_eqz(mg_json_get_str(a, v, "type"), "text");
-        if (text && mg_json_get_str(a, v, "text").len == 0)
-            continue;
-        (void)mg_buf_char(&b, b.len ? ',' : '[');
-        (void)mg_buf_sv(&b, v->raw);
-    }
-    if (b.len == 0)
-        return MG_SV("[{\"type\":\"text\",\"text\":\"(no output)\"}]");
-    (void)mg_buf_char(&b, ']');
-    return mg_arena_sv(a, mg_buf_view(&b));
 }
 
 static bool same_result(struct mg_arena *a, struct mg_sv stored_body, const struct mg_draft *d)
@@ -209,7 +190,7 @@ static mg_rc admit_result(struct admission *ad, const struct mg_draft *d, int i,
     c->state = MG_CALL_COMPLETED;
     c->waits = MG_WAIT_NONE;
     c->is_error = d->is_error;
-    c->result = result_for_model(s->arena, d->content);
+    c->result = mg_client_result(s->arena, d->content, mg_engine_result_max(s->engine));
     c->result_event = ad->ids[i];
     ad->calls_changed = true;
     return mg_call_save(s->arena, s->t, &s->st.session, s->st.turn_epoch, c, err);

@@ -1,5 +1,8 @@
 """The context of a long session: it never outgrows the model's window, it keeps what was said, and the endpoint's cache keeps working."""
+import base64
 import os
+import re
+import struct
 import unittest
 
 from harness import FakeModel, Mangod, main, wait_for
@@ -142,6 +145,62 @@ class Context(unittest.TestCase):
                     self.assertEqual(len(of(events, "agent.thread_context_compacted")), 1)
                     self.assertEqual(len(of(events, "agent.message")), said)
                     self.assertEqual(model.refused(), 0)
+
+    # ---- long results ----
+
+    def test_a_result_that_is_too_long_is_kept_as_a_file_and_shown_by_its_ends(self):
+        with FakeModel() as model, Mangod(model_url=model.url, env={"MANGO_MODEL_WINDOW": str(WINDOW)}) as server:
+            client = server.client
+            sid = client.new_session()["id"]
+            events = self.turn(client, sid, fake('tool bash {"command":"seq 1 12000"}', "---", "text ok"))
+            text = of(events, "agent.tool_result")[0]["content"][0]["text"]
+            self.assertLess(len(text), 4000)
+            self.assertTrue(text.startswith("1\n2\n3\n") and text.endswith("\n11999\n12000"), text[-40:])
+            path = re.search(r"tool-results/sevt_\w+\.txt", text).group(0)
+            events = self.turn(client, sid, fake('tool read {"file_path":"%s","view_range":[6000,6001]}' % path, "---", "text ok"))
+            self.assertEqual(of(events, "agent.tool_result")[0]["content"][0]["text"], "6000\n6001")
+            call = 'tool bash {"command":"seq 1 12000 > big.txt"}'
+            events = self.turn(client, sid, fake(call, "---", 'tool read {"file_path":"big.txt"}', "---", "text ok"))
+            self.assertIn("view_range", of(events, "agent.tool_result")[1]["content"][0]["text"])
+            self.assertEqual(model.refused(), 0)
+
+    def test_a_clients_result_is_bounded_with_a_notice_and_its_event_is_whole(self):
+        with FakeModel() as model, Mangod(model_url=model.url, env={"MANGO_MODEL_WINDOW": str(WINDOW)}) as server:
+            client = server.client
+            sid = self.self_hosted(client)
+            self.client_result(client, sid, [{"type": "text", "text": "a" * 90000 + "END"}, {"type": "text", "text": "b" * 90000}])
+            shown = model.requests()[-1]["body"]["messages"][-1]["content"][0]["content"]
+            self.assertLess(sum(len(b["text"]) for b in shown), 10000)
+            self.assertIn("87003 of 90003 bytes are not shown", shown[0]["text"])
+            self.assertTrue(shown[0]["text"].endswith("END"))
+            self.assertEqual(len(of(client.events(sid), "user.tool_result")[0]["content"][0]["text"]), 90003)
+
+    def test_case_82_an_image_that_would_poison_the_transcript_becomes_a_note(self):
+        with FakeModel() as model, Mangod(model_url=model.url) as server:
+            client = server.client
+            sid = self.self_hosted(client)
+            huge = struct.pack(">8sI4sII5B", b"\x89PNG\r\n\x1a\n", 13, b"IHDR", 100000, 100000, 8, 6, 0, 0, 0) + b"\0" * 64
+            blocks = [
+                {"type": "image", "source": {"type": "base64", "media_type": kind, "data": base64.b64encode(data).decode()}}
+                for kind, data in (("image/png", huge), ("image/jpeg", b"just text"), ("image/bmp", b"BM"))
+            ]
+            self.client_result(client, sid, blocks)
+            shown = model.requests()[-1]["body"]["messages"][-1]["content"][0]["content"]
+            self.assertEqual([b["type"] for b in shown], ["text"] * 3)
+            self.assertIn("100000 x 100000", shown[0]["text"])
+            self.assertEqual(model.refused(), 0)
+
+    def self_hosted(self, client):
+        agent = client.post("/v1/agents", {"name": "a", "model": "m", "tools": [{"type": "agent_toolset_20260401"}]})["id"]
+        env = client.post("/v1/environments", {"name": "s", "config": {"type": "self_hosted"}})["id"]
+        return client.post("/v1/sessions", {"agent": agent, "environment_id": env})["id"]
+
+    def client_result(self, client, sid, content):
+        events = self.turn(client, sid, fake('tool bash {"command":"x"}', "---", "text ok"))
+        call = events[-1]["stop_reason"]["event_ids"][0]
+        with client.stream(sid) as stream:
+            client.post(f"/v1/sessions/{sid}/events", {"events": [{"type": "user.tool_result", "tool_use_id": call, "content": content}]})
+            return stream.until(IDLE)
 
     # ---- poison ----
 
