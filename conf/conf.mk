@@ -1,5 +1,6 @@
 # The commented configuration goes to $(sysconfdir)/mango/mango.conf, but never over one that is there.
 dist_doc_DATA += conf/mango.conf
+dist_pkgdata_DATA = conf/prices.conf
 systemdsystemunit_DATA = conf/mangod.service
 
 SUBSTITUTE = $(SED) -e 's,@bindir\@,$(bindir),g' -e 's,@mangoconfdir\@,$(mangoconfdir),g'

@@ -9,7 +9,6 @@ libcore_la_SOURCES = \
 	core/api/environments.c \
 	core/api/events.c \
 	core/api/models.c \
-	core/api/openapi-schemas.c \
 	core/api/openapi-schemas.h \
 	core/api/openapi.c \
 	core/api/params.c \
@@ -58,6 +57,8 @@ libcore_la_SOURCES = \
 	core/conf/hide.c \
 	core/conf/internal.h \
 	core/conf/plugin.c \
+	core/conf/prices.c \
+	core/conf/prices.h \
 	core/conf/print.c \
 	core/conf/table.c \
 	core/conf/value.c \
@@ -89,6 +90,8 @@ libcore_la_SOURCES = \
 	core/domain/thread.h \
 	core/domain/web-tools.c \
 	core/domain/web-tools.h \
+	core/domain/usage.c \
+	core/domain/usage.h \
 	core/events/hub.c \
 	core/events/hub.h \
 	core/events/notify.c \
@@ -210,6 +213,8 @@ libcore_la_SOURCES = \
 	core/run/assemble.c \
 	core/run/assemble.h \
 	core/run/box.c \
+	core/run/budget.c \
+	core/run/budget.h \
 	core/run/calls.c \
 	core/run/clock.c \
 	core/run/compact-step.c \
@@ -407,3 +412,13 @@ mango_SOURCES = \
 	core/cmd/mango.c
 
 mango_LDADD = libcore.la
+
+# The schemas of /openapi.json are written as JSON and compiled in.
+nodist_libcore_la_SOURCES = core/api/schemas-data.c
+core/api/schemas-data.c: $(srcdir)/core/api/schemas.json
+	$(AM_V_GEN)$(MKDIR_P) core/api && { \
+		printf '#include "api/openapi-schemas.h"\nconst char mg_openapi_schemas[] =\n'; \
+		$(SED) -e 's/^ *//' -e 's/[\\"]/\\&/g' -e 's/.*/"&"/' $(srcdir)/core/api/schemas.json; \
+		echo ';'; } > $@.new && mv $@.new $@
+EXTRA_DIST += core/api/schemas.json
+CLEANFILES += core/api/schemas-data.c

@@ -57,6 +57,7 @@ unit_tests = \
 	tests/unit/test-plugin-net$(EXEEXT) \
 	tests/unit/test-plugin$(EXEEXT) \
 	tests/unit/test-pool$(EXEEXT) \
+	tests/unit/test-prices$(EXEEXT) \
 	tests/unit/test-request$(EXEEXT) \
 	tests/unit/test-router$(EXEEXT) \
 	tests/unit/test-session-body$(EXEEXT) \
@@ -100,6 +101,7 @@ tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 e2e_tests = \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
+	tests/e2e/test_budget.py \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_context.py \
 	tests/e2e/test_contract.py \
@@ -172,6 +174,7 @@ EXTRA_DIST += \
 	tests/e2e/rig.py \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
+	tests/e2e/test_budget.py \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_context.py \
 	tests/e2e/test_contract.py \

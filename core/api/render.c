@@ -48,40 +48,18 @@ void mg_render_environment(struct mg_jw *w, const struct mg_environment_row *x)
     mg_jw_obj_end(w);
 }
 
-static void kseconds(struct mg_jw *w, struct mg_arena *a, const char *key, int64_t us)
-{
-    long long ms = (long long)(us / 1000);
-    mg_jw_kraw(w, key, mg_arena_printf(a, "%lld.%03lld", ms / 1000, ms % 1000));
-}
-
 static void render_usage(struct mg_jw *w, struct mg_arena *a, const struct mg_session_row *x)
 {
     mg_jw_key(w, "usage");
-    mg_jw_obj(w);
-    mg_jw_kint(w, "input_tokens", x->input_tokens);
-    mg_jw_kint(w, "output_tokens", x->output_tokens);
-    mg_jw_kint(w, "cache_read_input_tokens", x->cache_read);
-    mg_jw_key(w, "cache_creation");
-    mg_jw_obj(w);
-    mg_jw_kint(w, "ephemeral_5m_input_tokens", x->cache_5m);
-    mg_jw_kint(w, "ephemeral_1h_input_tokens", x->cache_1h);
-    mg_jw_obj_end(w);
-    mg_jw_key(w, "server_tool_use");
-    mg_jw_obj(w);
-    mg_jw_kint(w, "web_search_requests", x->web_searches);
-    mg_jw_kint(w, "web_fetch_requests", x->web_fetches);
-    mg_jw_obj_end(w);
-    kseconds(w, a, "active_seconds", x->active_us);
-    mg_jw_knull(w, "list_cost");
-    mg_jw_obj_end(w);
+    mg_usage_write(w, a, &x->usage);
 }
 
 static void render_stats(struct mg_jw *w, struct mg_arena *a, const struct mg_session_row *x)
 {
     mg_jw_key(w, "stats");
     mg_jw_obj(w);
-    kseconds(w, a, "active_seconds", x->active_us);
-    kseconds(w, a, "duration_seconds", x->duration_us);
+    mg_seconds_write(w, a, "active_seconds", x->usage.active_us);
+    mg_seconds_write(w, a, "duration_seconds", x->duration_us);
     mg_jw_obj_end(w);
 }
 

@@ -245,6 +245,14 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .help = "Whether the endpoint runs web_search and web_fetch; auto: those that an agent's configs name, and "
                     "all at anthropic.com",
         },
+    [MG_OPT_PRICES_FILE] =
+        {
+            .name = "prices_file",
+            .env = "MANGO_PRICES_FILE",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Price list that budgets and list costs count with; the installed prices.conf when unset",
+        },
     [MG_OPT_MODEL_CA_FILE] =
         {
             .name = "model_ca_file",

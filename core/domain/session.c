@@ -6,12 +6,6 @@ static const char NO_RESOURCES[] = "files, repositories and memory stores are no
                                    "be mounted; send [] or leave it out";
 static const char NO_VAULTS[] = "vaults are not part of this build, so no vault id can exist; send [] or leave it out";
 
-/* What the refusal of a budget says; it names the contract's reason. */
-static const char NO_BUDGET[] =
-    "model_not_budgetable: this build has no price list, so a budget could not be kept; leave it out";
-static const char NO_BUDGET_UPDATE[] =
-    "budget_create_only: a budget cannot be added to a session that was created without one";
-
 enum { C_AGENT, C_ENVIRONMENT, C_TITLE, C_METADATA, C_RESOURCES, C_VAULTS, C_EVENTS, C_BUDGET, N_CREATE };
 static const struct mg_field_rule CREATE_RULES[] = {
     [C_AGENT] = {.name = "agent", .type = MG_FT_STRING_OR_OBJECT, .flags = MG_FF_REQUIRED},
@@ -21,9 +15,16 @@ static const struct mg_field_rule CREATE_RULES[] = {
     [C_RESOURCES] = {.name = "resources", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .refusal = NO_RESOURCES},
     [C_VAULTS] = {.name = "vault_ids", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .refusal = NO_VAULTS},
     [C_EVENTS] = {.name = "initial_events", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
-    [C_BUDGET] = {.name = "budget", .type = MG_FT_OBJECT, .flags = MG_FF_NULL, .min = 1, .refusal = NO_BUDGET},
+    [C_BUDGET] = {.name = "budget", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
     {.name = NULL},
 };
+
+/* MG_BUDGET_NONE for an absent one and for null. */
+static mg_rc budget_of(struct mg_arena *a, const struct mg_json *v, int64_t *ret, struct mg_err *err)
+{
+    *ret = MG_BUDGET_NONE;
+    return mg_given(v) ? mg_budget_parse(a, v, "budget", ret, err) : MG_OK;
+}
 
 static struct mg_sv title_of(struct mg_arena *a, const struct mg_json *v)
 {
@@ -42,6 +43,8 @@ mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, st
         rc = mg_agent_ref_parse(a, m[C_AGENT], "agent", &x.agent, err);
     if (rc >= 0)
         rc = mg_metadata_patch(a, x.metadata, m[C_METADATA], &meta, &x.metadata, err);
+    if (rc >= 0)
+        rc = budget_of(a, m[C_BUDGET], &x.budget_nano, err);
     if (rc >= 0 && mg_given(m[C_EVENTS]))
         rc = mg_drafts_parse(a, m[C_EVENTS], "initial_events", true, &x.events, &x.n_events, err);
     if (rc < 0)
@@ -57,7 +60,7 @@ static const struct mg_field_rule UPDATE_RULES[] = {
     [U_TITLE] = {.name = "title", .type = MG_FT_STRING, .flags = MG_FF_NULL, .max = MG_SESSION_TITLE_MAX},
     [U_METADATA] = {.name = "metadata", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
     [U_AGENT] = {.name = "agent", .type = MG_FT_OBJECT},
-    [U_BUDGET] = {.name = "budget", .type = MG_FT_OBJECT, .flags = MG_FF_NULL, .min = 1, .refusal = NO_BUDGET_UPDATE},
+    [U_BUDGET] = {.name = "budget", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
     [U_VAULTS] = {.name = "vault_ids", .type = MG_FT_ANY},
     {.name = NULL},
 };
@@ -71,7 +74,13 @@ mg_rc mg_session_parse_update(struct mg_arena *a, const struct mg_json *body, st
         return rc;
     if (m[U_VAULTS])
         return mg_err_set(err, MG_EINVAL, "vault_ids: cannot be changed after the session was created; leave it out");
+    int64_t budget;
+    rc = budget_of(a, m[U_BUDGET], &budget, err);
+    if (rc < 0)
+        return rc;
     *ret = (struct mg_session_update){
+        .has_budget = m[U_BUDGET] != NULL,
+        .budget_nano = budget,
         .has_title = m[U_TITLE] != NULL,
         .title = title_of(a, m[U_TITLE]),
         .metadata = m[U_METADATA],

@@ -4,6 +4,7 @@
 
 #include "domain/agent.h"
 #include "domain/event.h"
+#include "domain/usage.h"
 
 enum { MG_SESSION_TITLE_MAX = 512 /* characters */ };
 
@@ -14,11 +15,14 @@ struct mg_session_create {
     struct mg_sv metadata; /* JSON text */
     struct mg_draft *events;
     int n_events;
+    int64_t budget_nano; /* MG_BUDGET_NONE: none */
 };
 mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret,
                               struct mg_err *err) MG_MUSTCHECK;
 
 struct mg_session_update {
+    bool has_budget;
+    int64_t budget_nano; /* MG_BUDGET_NONE removes it */
     bool has_title;
     struct mg_sv title;             /* decoded; ptr NULL clears */
     const struct mg_json *metadata; /* the patch, or NULL */

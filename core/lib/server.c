@@ -2,11 +2,13 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 
 #include "api/app.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "conf/prices.h"
 #include "events/hub.h"
 #include "events/notify.h"
 #include "http/http.h"
@@ -40,6 +42,7 @@ struct mg_server {
     struct mg_sandboxes *sandboxes;
     struct mg_model *model;
     struct mg_net *users; /* requests to hosts that users name */
+    struct mg_prices *prices;
     struct mg_hub *hub;
     struct mg_notify *notify;
     struct mg_engine *_Atomic engine;
@@ -291,6 +294,15 @@ static mg_rc open_users(struct mg_server *s, struct mg_err *err)
     return mg_net_open(&o, &s->users, err);
 }
 
+/* The list that was named, else the installed one, which may be missing. */
+static mg_rc open_prices(struct mg_server *s, struct mg_err *err)
+{
+    const char *path = mg_conf_strn(s->conf, MG_OPT_PRICES_FILE);
+    if (!path && access(MANGO_DATADIR "/prices.conf", R_OK) == 0)
+        path = MANGO_DATADIR "/prices.conf";
+    return mg_prices_load(path, &s->prices, err);
+}
+
 static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
 {
     struct mg_engine *e = NULL;
@@ -315,6 +327,7 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .max_tokens = (unsigned)mg_conf_int(s->conf, MG_OPT_MODEL_MAX_TOKENS),
         .model_window = mg_conf_int(s->conf, MG_OPT_MODEL_WINDOW),
         .web_tools = web_mode(s->conf),
+        .prices = s->prices,
         .database_down = on_database_down,
         .ctx = s,
     };
@@ -367,7 +380,7 @@ static mg_rc open_http(struct mg_server *s, struct mg_err *err)
 mg_rc mg_server_open(const struct mg_server_opts *o, struct mg_server **ret, struct mg_err *err)
 {
     static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {
-        open_database, prepare_database, open_sandbox, open_model, open_users, open_engine, open_http};
+        open_database, prepare_database, open_sandbox, open_model, open_users, open_prices, open_engine, open_http};
     struct mg_server *s = mg_xcalloc(1, sizeof(*s));
     s->opts = *o;
     s->conf = o->conf;
@@ -424,6 +437,7 @@ void mg_server_close(struct mg_server *s)
     if (s->model)
         mg_model_close(s->model);
     mg_net_close(s->users);
+    mg_prices_free(s->prices);
     if (s->sandboxes)
         mg_sandboxes_free(s->sandboxes);
     if (s->registry)

@@ -26,8 +26,9 @@ static mg_rc fixed_part(struct mg_run *r, struct mg_arena *a, struct mg_assembly
     const struct mg_json *model = mg_json_get(agent, "model"), *system = mg_json_get(agent, "system");
     mg_auto(buf) struct mg_buf tools = MG_BUF_INIT(TOOLS_MAX);
     mg_tool_definitions(a, agent, &tools);
+    x->model = mg_json_get_str(a, model, "id");
     x->request = (struct mg_request){
-        .model = o->model_id ? mg_sv_of(o->model_id) : mg_json_get_str(a, model, "id"),
+        .model = o->model_id ? mg_sv_of(o->model_id) : x->model,
         .max_tokens = o->max_tokens,
         .system = mg_json_is(system, MG_JSON_STRING) && system->raw.len > 2 ? system->raw : MG_SV(""),
         .effort = mg_json_get_str(a, mg_json_get(model, "effort"), "type"),

@@ -2,6 +2,7 @@
  * and the turn's request gets a span of its own, in one commit. */
 #include "base/log.h"
 #include "run/assemble.h"
+#include "run/budget.h"
 #include "run/turn.h"
 
 static void note(const struct mg_run *r, const struct mg_assembly *x, const char *how)
@@ -60,13 +61,15 @@ static mg_rc commit_asked(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a
     /* A commit whose answer was lost may have been made: then the request is another one. */
     if (s.st.turn_step != MG_TURN_MODEL || strcmp(s.st.request_id.s, r->request_id.s) != 0 || x.compact.n == 0)
         return MG_OK;
+    mg_budget_charge(&s, r->price, &res->usage);
     mg_turn_request_end(&s, res->fail != MG_MODEL_OK, &res->usage);
     rc = mg_compact_commit(&s, &x.compact, content_of(&x, told ? mg_compact_notes(a, res) : MG_SV("")), err);
     if (rc < 0)
         return rc;
     s.st.turn_round--; /* no round of the turn's */
-    mg_turn_request(&s, false);
-    rc = mg_step_commit(&s, "turn.compact", err);
+    rc = mg_turn_request(&s, false, err);
+    if (rc == MG_OK)
+        rc = mg_step_commit(&s, "turn.compact", err);
     if (rc == MG_OK)
         note(r, &x, told ? "summary" : "extract");
     *ret_st = s.st;

@@ -8,6 +8,7 @@
 #include "base/cancel.h"
 #include "base/map.h"
 #include "base/pool.h"
+#include "conf/prices.h"
 #include "events/hub.h"
 #include "events/notify.h"
 #include "model/model.h"
@@ -34,7 +35,8 @@ struct mg_run {
 
     /* The request in flight: touched by one job at a time, and by the model's callbacks before on_done. */
     struct mg_id request_id;
-    char *agent; /* the session's agent snapshot */
+    char *agent;                  /* the session's agent snapshot */
+    const struct mg_price *price; /* of its model; NULL: it has none */
     int64_t inputs[MG_RUN_INPUTS_MAX];
     int n_inputs;
     char *user_content; /* raw content array that this request adds to the transcript, or NULL */

@@ -104,6 +104,11 @@ static void hand_on(struct mg_engine *e)
     mg_pg_free(pg);
 }
 
+const struct mg_prices *mg_engine_prices(const struct mg_engine *e)
+{
+    return e->opts.prices;
+}
+
 void mg_engine_stop(struct mg_engine *e)
 {
     atomic_store(&e->draining, true);

@@ -16,6 +16,7 @@ struct mg_hub;
 struct mg_model;
 struct mg_net;
 struct mg_notify;
+struct mg_prices;
 struct mg_sandboxes;
 struct mg_session_state;
 
@@ -43,11 +44,13 @@ struct mg_engine_opts {
     unsigned max_tokens;
     int64_t model_window; /* tokens; 0: by the table of names */
     int web_tools;        /* enum mg_web_mode */
+    const struct mg_prices *prices; /* outlives the engine; NULL: no model has a price */
     /* The lease thread found the database unreachable: an embedded one may have to be started again. May block; may be NULL. */
     void (*database_down)(void *ctx);
     void *ctx;
 };
 
+const struct mg_prices *mg_engine_prices(const struct mg_engine *e);
 /* The node's row must be registered before. */
 mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, struct mg_err *err) MG_MUSTCHECK;
 /* Runs no new step, lets running commits end, hands the turns on, joins all threads. The hub's owner must still run. Calls that come later do nothing. */

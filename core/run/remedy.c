@@ -106,6 +106,5 @@ mg_rc mg_remedy_apply(struct mg_step *s, const struct mg_model_result *res, cons
     mg_log(MG_WARN, x->kind == MG_REMEDY_REPLACE ? "a refused block is replaced" : "a request was too long",
            MG_F_STR("session", s->st.session.s), MG_F_STR("why", res->message));
     s->st.turn_round--; /* the same round again */
-    mg_turn_request(s, false);
-    return MG_OK;
+    return mg_turn_request(s, false, err);
 }

@@ -16,6 +16,7 @@ static char *sv_dup(struct mg_sv s)
 static void remember(struct mg_run *r, const struct mg_assembly *x)
 {
     const struct mg_turn_input *in = &x->in;
+    r->price = mg_price_of(r->engine->opts.prices, x->model);
     free(r->agent);
     free(r->user_content);
     r->agent = sv_dup(in->agent);

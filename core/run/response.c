@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "domain/web-tools.h"
+#include "run/budget.h"
 #include "run/engine-internal.h"
 #include "run/remedy.h"
 #include "run/server-tools.h"
@@ -67,6 +68,7 @@ static mg_rc on_failure(struct mg_run *r, struct mg_step *s, const struct mg_mod
                         const struct mg_remedy *remedy, struct mg_err *err)
 {
     struct fail_class c = fail_class_of(res->fail);
+    mg_budget_charge(s, r->price, &res->usage);
     mg_turn_request_end(s, true, &res->usage);
     if (remedy->kind != MG_REMEDY_NONE) {
         mg_rc rc = mg_remedy_apply(s, res, remedy, err);
@@ -312,7 +314,7 @@ static mg_rc end_of_turn(struct mg_step *s, const struct mg_model_result *res, s
 {
     if (strcmp(res->stop_reason, "refusal") == 0)
         return mg_turn_finish(s, MG_SV("{\"type\":\"refusal\"}"), res->stop_details, err);
-    return mg_turn_finish(s, MG_SV("{\"type\":\"end_turn\"}"), MG_SV(""), err);
+    return mg_turn_finish(s, mg_sv_of(MG_END_TURN), MG_SV(""), err);
 }
 
 static mg_rc after_answer(struct mg_step *s, const struct mg_model_result *res, enum verdict v, struct wave *w,
@@ -335,8 +337,7 @@ static mg_rc after_answer(struct mg_step *s, const struct mg_model_result *res, 
                 s, false,
                 mg_text_content(s->arena,
                                 "Your answer was cut off at its token limit. Go on exactly where it stopped."));
-        mg_turn_request(s, false);
-        return MG_OK;
+        return mg_turn_request(s, false, err);
     case V_BROKEN:
         break;
     }
@@ -383,6 +384,7 @@ static mg_rc on_answer(struct mg_run *r, struct mg_step *s, const struct mg_mode
         rc = block_events(r, s, res, with_calls, v == V_CUT_CALLS, &w, err);
     if (rc < 0)
         return rc;
+    mg_budget_charge(s, r->price, &res->usage);
     mg_turn_request_end(s, false, &res->usage);
     s->st.turn_attempt = 0;
     if (strcmp(res->stop_reason, "model_context_window_exceeded") == 0)

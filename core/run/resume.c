@@ -41,7 +41,7 @@ static mg_rc commit_resume(struct mg_run *r, struct mg_pg *pg, struct mg_session
     if (s.st.turn_step == MG_TURN_BACKOFF) {
         int64_t attempt = s.st.turn_attempt;
         s.st.turn_round--; /* the same request again */
-        mg_turn_request(&s, false);
+        rc = mg_turn_request(&s, false, err);
         s.st.turn_attempt = attempt;
     } else if (s.st.turn_step == MG_TURN_TOOLS) {
         rc = settle_started(r, &s, err);

@@ -235,6 +235,7 @@ void mg_run_continue(struct mg_run *r, struct mg_pg *pg, const struct mg_session
         break;
     case MG_TURN_NONE:
     case MG_TURN_ACTION:
+    case MG_TURN_PAUSED:
         mg_run_drop(r);
         break;
     }

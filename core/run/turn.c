@@ -2,7 +2,10 @@
 
 #include "base/clock.h"
 #include "model/model.h"
+#include "run/budget.h"
 #include "run/engine-internal.h"
+
+const char MG_END_TURN[] = "{\"type\":\"end_turn\"}";
 
 void mg_turn_claim(struct mg_step *s)
 {
@@ -20,17 +23,20 @@ static void run_again(struct mg_step *s)
     mg_step_event(s, MG_EV_STATUS_RUNNING, MG_SV(""), true);
 }
 
-void mg_turn_request(struct mg_step *s, bool first)
+mg_rc mg_turn_request(struct mg_step *s, bool first, struct mg_err *err)
 {
     if (first) {
         s->st.turn_round = 0;
         s->st.turn_continues = 0;
     }
+    if (mg_budget_reached(&s->st))
+        return mg_budget_pause(s, err);
     run_again(s);
     s->st.turn_round++;
     s->st.turn_attempt = 0;
     s->st.turn_step = MG_TURN_MODEL;
     s->st.request_id = mg_step_event(s, MG_EV_MODEL_REQUEST_START, MG_SV(""), true);
+    return MG_OK;
 }
 
 void mg_turn_request_end(struct mg_step *s, bool is_error, const struct mg_model_usage *usage)
@@ -85,8 +91,7 @@ static mg_rc start_queued(struct mg_step *s, struct mg_err *err)
                           s->st.session.s);
     s->st.queued_inputs--;
     s->st.turn_trigger = seq;
-    mg_turn_request(s, true);
-    return MG_OK;
+    return mg_turn_request(s, true, err);
 }
 
 mg_rc mg_turn_start(struct mg_step *s, struct mg_err *err)
@@ -113,8 +118,14 @@ mg_rc mg_turn_finish(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv d
 {
     if (s->st.queued_inputs > 0)
         return start_queued(s, err);
-    mg_turn_idle(s, stop_reason, details);
-    return MG_OK;
+    if (!mg_budget_reached(&s->st) || !mg_sv_eqz(stop_reason, MG_END_TURN)) {
+        mg_turn_idle(s, stop_reason, details);
+        return MG_OK;
+    }
+    mg_rc rc = mg_budget_event(s, err);
+    if (rc == MG_OK)
+        mg_turn_idle(s, mg_sv_of(MG_BUDGET_STOP), MG_SV(""));
+    return rc;
 }
 
 struct mg_sv mg_text_content(struct mg_arena *a, const char *text)
@@ -286,8 +297,7 @@ mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, i
                       true);
         return mg_turn_exhaust(s, err);
     }
-    mg_turn_request(s, false);
-    return MG_OK;
+    return mg_turn_request(s, false, err);
 }
 
 mg_rc mg_turn_answer_call(struct mg_step *s, struct mg_tool_call *c, enum mg_answer_by by, struct mg_sv content,
@@ -357,6 +367,7 @@ static mg_rc close_step(struct mg_step *s, struct mg_err *err)
         rc = mg_turn_take_inputs(s, err);
         break;
     case MG_TURN_BACKOFF:
+    case MG_TURN_PAUSED:
         rc = mg_turn_take_inputs(s, err);
         break;
     case MG_TURN_TOOLS:
@@ -374,7 +385,7 @@ mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err)
         return MG_OK;
     mg_rc rc = close_step(s, err);
     if (rc == MG_OK)
-        mg_turn_idle(s, MG_SV("{\"type\":\"end_turn\"}"), MG_SV(""));
+        mg_turn_idle(s, mg_sv_of(MG_END_TURN), MG_SV(""));
     return rc;
 }
 

@@ -6,8 +6,10 @@
 
 /* Claims the turn for this node: epoch + 1. */
 void mg_turn_claim(struct mg_step *s);
-/* Opens a model request: span.model_request_start, step model, status running. The first of a turn resets the counters. */
-void mg_turn_request(struct mg_step *s, bool first);
+/* Opens a model request: span.model_request_start, step model, status running; with a used-up budget the turn is paused instead. The first of a turn
+ * resets the counters. */
+mg_rc mg_turn_request(struct mg_step *s, bool first, struct mg_err *err) MG_MUSTCHECK;
+extern const char MG_END_TURN[]; /* the stop_reason of a turn that ended by itself */
 /* Starts a turn on the oldest queued user message, of the log or of this step: claim and first request. The session must be idle with queued_inputs > 0. */
 mg_rc mg_turn_start(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* The turn is over: the next queued message starts without an idle between, or, with none, session.status_idle. stop_reason is the raw object

@@ -1,6 +1,7 @@
 #include "service/admission.h"
 
 #include "base/log.h"
+#include "run/budget.h"
 #include "run/engine.h"
 #include "run/step.h"
 #include "run/turn.h"
@@ -245,7 +246,7 @@ static mg_rc admit_confirmation(struct admission *ad, const struct mg_draft *d, 
 static mg_rc admit_interrupt(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
 {
     store_draft(ad, d, i, true);
-    if (ad->step.st.turn_step == MG_TURN_NONE)
+    if (ad->step.st.turn_step == MG_TURN_NONE || ad->step.st.turn_step == MG_TURN_PAUSED)
         return MG_OK;
     ad->interrupted = true;
     ad->calls_changed = false; /* answers of this POST that came before are saved; what is open is answered now */
@@ -296,10 +297,21 @@ static mg_rc admit_system(struct admission *ad, const struct mg_draft *d, int i,
     return MG_OK;
 }
 
+static mg_rc budget_is_used_up(int i, struct mg_err *err)
+{
+    return mg_err_set(
+        err, MG_EINVAL,
+        "events[%d].type: the session's budget is used up; until it is raised or removed only user.interrupt, "
+        "user.tool_confirmation, user.custom_tool_result and user.tool_result are taken",
+        i);
+}
+
 static mg_rc admit_draft(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
 {
     switch (d->type) {
     case MG_EV_USER_MESSAGE:
+        if (mg_budget_reached(&ad->step.st))
+            return budget_is_used_up(i, err);
         store_draft(ad, d, i, false);
         ad->step.st.queued_inputs++;
         return MG_OK;

@@ -4,6 +4,7 @@
 #include "domain/metadata.h"
 #include "domain/session.h"
 #include "json/write.h"
+#include "run/budget.h"
 #include "run/engine.h"
 #include "run/step.h"
 #include "run/turn.h"
@@ -26,6 +27,30 @@ static mg_rc resolve_agent(struct mg_arena *a, const struct mg_session_create *c
     if (rc >= 0)
         *ret = mg_agent_session_format(a, c->agent.id, base->agent_version, &x);
     return rc;
+}
+
+static bool has_price(const struct mg_prices *p, struct mg_arena *a, const struct mg_json *agent)
+{
+    return mg_price_of(p, mg_json_get_str(a, mg_json_get(agent, "model"), "id"));
+}
+
+/* Every model that the session can run must have a price: the agent's and those of the agents that it may call. */
+static mg_rc check_budgetable(const struct mg_prices *p, struct mg_arena *a, struct mg_sv agent, struct mg_err *err)
+{
+    struct mg_json *v;
+    mg_rc rc = mg_json_parse(a, agent, &mg_json_raw_limits, &v, err);
+    if (rc < 0)
+        return mg_err_wrap(err, MG_EINTERNAL, "stored agent");
+    bool good = has_price(p, a, v);
+    const struct mg_json *roster = mg_json_get(mg_json_get(v, "multiagent"), "agents");
+    for (const struct mg_json *m = roster ? roster->child : NULL; good && m; m = m->next)
+        good = has_price(p, a, m);
+    if (good)
+        return MG_OK;
+    return mg_err_set(
+        err, MG_EINVAL,
+        "budget: model_not_budgetable: the price list has no price for a model that the session can run, so a "
+        "budget could not be kept; leave it out, or add the model to the server's prices_file");
 }
 
 /* What the backend can never do is said now, not by the first tool call. */
@@ -55,14 +80,19 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
         .environment_id = c.environment_id,
         .title = c.title,
         .metadata = c.metadata,
+        .budget_nano = c.budget_nano,
         .base = &base,
     };
+    if (c.budget_nano != MG_BUDGET_NONE)
+        s->budget = mg_budget_format(a, c.budget_nano);
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     rc = mg_session_base_lock(a, &t, s->workspace, s->agent_id, c.agent.version, s->environment_id, &base, err);
     if (rc >= 0)
         rc = check_environment(boxes, &base, err);
     if (rc >= 0)
         rc = resolve_agent(a, &c, &base, &s->agent, err);
+    if (rc >= 0 && s->budget.ptr)
+        rc = check_budgetable(mg_engine_prices(e), a, s->agent, err);
     if (rc >= 0)
         rc = mg_session_insert(a, &t, s, err);
     if (rc >= 0 && c.n_events)
@@ -82,7 +112,8 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
 /* A session's next form, and which parts of it are new. */
 struct change {
     struct mg_sv title, metadata, agent;
-    bool new_title, new_metadata, new_agent, new_servers;
+    struct mg_sv budget; /* ptr NULL: none */
+    bool new_title, new_metadata, new_agent, new_servers, new_budget;
 };
 
 static bool same_text(struct mg_sv a, struct mg_sv b)
@@ -129,6 +160,30 @@ static mg_rc change_agent(struct mg_arena *a, const struct mg_session_state *st,
     return MG_OK;
 }
 
+static mg_rc change_budget(struct mg_arena *a, const struct mg_session_state *st, int64_t nano, struct change *c,
+                           struct mg_err *err)
+{
+    if (!st->has_budget && nano != MG_BUDGET_NONE)
+        return mg_err_set(
+            err, MG_EINVAL,
+            "budget: budget_create_only: a budget cannot be added to a session that was created without one, "
+            "or whose budget was removed");
+    c->new_budget = st->has_budget && nano != st->budget_nano;
+    if (!c->new_budget || nano == MG_BUDGET_NONE)
+        return MG_OK;
+    if (st->cost_unknown)
+        return mg_err_set(err, MG_EINVAL,
+                          "budget: model_not_budgetable: the session has used a model without a price, so what it has "
+                          "cost is not known; remove the budget with null");
+    if (nano <= st->cost_nano)
+        return mg_err_set(err, MG_EINVAL,
+                          "budget.max_list_cost: budget_not_raised: must be above what the session has cost, which is "
+                          "%lld cents; send more, or null to remove the budget",
+                          (long long)(st->cost_nano / MG_NANO_PER_CENT));
+    c->budget = mg_budget_format(a, nano);
+    return MG_OK;
+}
+
 static mg_rc make_change(struct mg_arena *a, const struct mg_session_state *st, const struct mg_session_row *row,
                          const struct mg_session_update *u, struct change *c, struct mg_err *err)
 {
@@ -140,6 +195,8 @@ static mg_rc make_change(struct mg_arena *a, const struct mg_session_state *st, 
     }
     mg_rc rc = mg_metadata_patch(a, row->metadata, u->metadata, &meta, &c->metadata, err);
     c->new_metadata = rc >= 0 && !same_json(a, row->metadata, c->metadata);
+    if (rc >= 0 && u->has_budget)
+        rc = change_budget(a, st, u->budget_nano, c, err);
     return rc >= 0 && u->agent ? change_agent(a, st, u->agent, c, err) : rc;
 }
 
@@ -153,6 +210,10 @@ static struct mg_sv updated_members(struct mg_arena *a, const struct change *c)
         mg_jw_kraw(&w, "agent", c->agent);
     if (c->new_metadata)
         mg_jw_kraw(&w, "metadata", c->metadata);
+    if (c->new_budget && c->budget.ptr)
+        mg_jw_kraw(&w, "budget", c->budget);
+    else if (c->new_budget)
+        mg_jw_knull(&w, "budget");
     if (c->new_title && c->title.ptr)
         mg_jw_kstr(&w, "title", c->title);
     else if (c->new_title)
@@ -160,6 +221,19 @@ static struct mg_sv updated_members(struct mg_arena *a, const struct change *c)
     mg_jw_obj_end(&w);
     struct mg_sv all = mg_buf_view(&b);
     return mg_arena_sv(a, mg_sv_n(all.ptr + 1, all.len - 2));
+}
+
+/* A turn that waits for money goes on. */
+static mg_rc set_budget(struct mg_step *s, const struct change *c, int64_t nano, bool *ret_resumed, struct mg_err *err)
+{
+    mg_rc rc = mg_session_set_budget(s->arena, s->t, mg_id_sv(&s->st.session), c->budget, nano, err);
+    s->st.has_budget = c->budget.ptr != NULL;
+    s->st.budget_nano = nano;
+    if (rc < 0 || s->st.turn_step != MG_TURN_PAUSED || mg_budget_reached(&s->st))
+        return rc;
+    *ret_resumed = true;
+    mg_turn_claim(s);
+    return mg_turn_request(s, false, err);
 }
 
 static mg_rc gone(struct mg_err *err, const struct mg_session_state *st)
@@ -197,7 +271,7 @@ mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena 
         rc = make_change(a, &s.st, ret, &u, &c, err);
     if (rc < 0)
         return rc;
-    if (!c.new_title && !c.new_metadata && !c.new_agent) {
+    if (!c.new_title && !c.new_metadata && !c.new_agent && !c.new_budget) {
         *ret_res = mg_steal(&before);
         return MG_OK;
     }
@@ -205,8 +279,13 @@ mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena 
     rc = mg_session_save(s.t, id, c.title, c.metadata, c.agent, err);
     if (rc >= 0 && c.new_servers)
         rc = mg_mcp_snapshots_drop(s.t, id, err);
+    bool resumed = false;
+    if (rc >= 0 && c.new_budget)
+        rc = set_budget(&s, &c, u.budget_nano, &resumed, err);
     if (rc >= 0)
         rc = mg_step_commit(&s, "session_update", err);
+    if (rc >= 0 && resumed)
+        mg_engine_go(e, &s.st);
     if (rc >= 0)
         rc = mg_session_get(pg, workspace, id, &r, ret, err);
     if (rc >= 0)

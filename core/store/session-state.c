@@ -3,7 +3,8 @@
 #include "domain/check.h"
 
 static const char *const status_names[] = {"idle", "running", "rescheduling", "terminated"};
-static const char *const step_names[] = {"none", "model", "tools", "action", "backoff"};
+static const char *const step_names[] = {"none", "model", "tools", "action", "backoff", "paused"};
+enum { N_STEPS = sizeof(step_names) / sizeof(step_names[0]) };
 
 const char *mg_session_status_name(enum mg_session_status s)
 {
@@ -22,7 +23,9 @@ static const struct mg_stmt SQL_LOCK = {
     " st.transcript_len, st.queued_inputs, st.open_actions, st.turn_epoch, coalesce(st.turn_node, ''), st.turn_step, "
     "st.turn_trigger,"
     " st.turn_round, st.turn_attempt, coalesce(mg_us(st.turn_due_at) - mg_us(clock_timestamp()), 0), "
-    "coalesce(st.turn_request_id, ''), st.turn_continues, st.turn_upto, st.roster, st.busy_threads, st.relays"
+    "coalesce(st.turn_request_id, ''), st.turn_continues, st.turn_upto, st.roster, st.busy_threads, st.relays, "
+    "st.budget_nano, "
+    "st.cost_nano, st.cost_unknown"
     " FROM session_state st JOIN sessions s ON s.id = st.session_id"
     " WHERE st.session_id = $1 AND ($2 = '' OR s.workspace_id = $2) FOR UPDATE OF st",
 };
@@ -51,7 +54,7 @@ mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv works
     ret->open_actions = mg_res_int(r, 0, 8);
     ret->turn_epoch = mg_res_int(r, 0, 9);
     (void)mg_id_from(mg_res_sv(r, 0, 10), &ret->turn_node);
-    ret->turn_step = (enum mg_turn_step)mg_sv_index(mg_res_sv(r, 0, 11), step_names, 5);
+    ret->turn_step = (enum mg_turn_step)mg_sv_index(mg_res_sv(r, 0, 11), step_names, N_STEPS);
     ret->turn_trigger = mg_res_int(r, 0, 12);
     ret->turn_round = mg_res_int(r, 0, 13);
     ret->turn_attempt = mg_res_int(r, 0, 14);
@@ -62,6 +65,10 @@ mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv works
     ret->roster = mg_res_bool(r, 0, 19);
     ret->busy_threads = mg_res_int(r, 0, 20);
     ret->relays = mg_res_int(r, 0, 21);
+    ret->has_budget = mg_res_sv(r, 0, 22).ptr != NULL;
+    ret->budget_nano = ret->has_budget ? mg_res_int(r, 0, 22) : 0;
+    ret->cost_nano = mg_res_int(r, 0, 23);
+    ret->cost_unknown = mg_res_bool(r, 0, 24);
     return MG_OK;
 }
 
@@ -75,7 +82,7 @@ static const struct mg_stmt SQL_SAVE = {
     " cache_read = cache_read + $17, cache_5m = cache_5m + $18, cache_1h = cache_1h + $19, web_searches = web_searches "
     "+ $20,"
     " web_fetches = web_fetches + $21, turn_continues = $22, turn_upto = $23, busy_threads = $24, relays = $25, "
-    "updated_at = now(),"
+    "cost_nano = cost_nano + $26, cost_unknown = cost_unknown OR $27::bool, updated_at = now(),"
     " running_since = CASE WHEN $2 = 'running' THEN coalesce(running_since, now()) END,"
     " active_us = active_us + CASE WHEN $2 <> 'running' AND running_since IS NOT NULL THEN mg_us(now()) - "
     "mg_us(running_since) ELSE 0 END,"
@@ -111,8 +118,10 @@ mg_rc mg_session_state_save(struct mg_arena *a, struct mg_txn *t, const struct m
         mg_p_int(a, s->turn_upto),
         mg_p_int(a, s->busy_threads),
         mg_p_int(a, s->relays),
+        mg_p_int(a, s->add_cost),
+        mg_p_bool(s->add_unknown),
     };
-    return mg_txn_queue(t, &SQL_SAVE, p, 25, -1, err);
+    return mg_txn_queue(t, &SQL_SAVE, p, 27, -1, err);
 }
 
 /* SKIP LOCKED: several nodes scan at once; a row that its own session's admission holds is looked at again soon. */
@@ -140,7 +149,7 @@ mg_rc mg_turn_claim_dead(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
     for (int i = 0; i < n; i++) {
         (void)mg_id_from(mg_res_sv(r, i, 0), &all[i].session);
         all[i].turn_epoch = mg_res_int(r, i, 1);
-        all[i].turn_step = (enum mg_turn_step)mg_sv_index(mg_res_sv(r, i, 2), step_names, 5);
+        all[i].turn_step = (enum mg_turn_step)mg_sv_index(mg_res_sv(r, i, 2), step_names, N_STEPS);
         all[i].due_in_us = mg_res_int(r, i, 3);
     }
     *ret = all;

@@ -12,6 +12,7 @@ enum mg_turn_step {
     MG_TURN_TOOLS,   /* the server runs tool calls */
     MG_TURN_ACTION,  /* clients must act; no node owns it */
     MG_TURN_BACKOFF, /* a failed request is tried again when it is due */
+    MG_TURN_PAUSED,  /* the budget is used up before the next request; no node owns it */
 };
 
 const char *mg_session_status_name(enum mg_session_status s);
@@ -39,6 +40,9 @@ struct mg_session_state {
     struct mg_id request_id; /* event id of the span.model_request_start */
     /* written: added to the totals */
     int64_t add_input, add_output, add_cache_read, add_cache_5m, add_cache_1h, add_web_search, add_web_fetch;
+    /* money, in nano-dollars; read, but for add_cost and add_unknown, which are added */
+    bool has_budget, cost_unknown, add_unknown;
+    int64_t budget_nano, cost_nano, add_cost;
 };
 
 /* Locks the row and reads it, with the primary thread's turn. workspace empty: any. MG_ENOTFOUND also for another workspace's. */

@@ -9,7 +9,7 @@
     " st.active_us + CASE WHEN st.running_since IS NULL THEN 0 ELSE mg_us(now()) - mg_us(st.running_since) END," \
     " mg_us(coalesce(st.terminated_at, now())) - mg_us(s.created_at), st.input_tokens, st.output_tokens, "       \
     "st.cache_read,"                                                                                             \
-    " st.cache_5m, st.cache_1h, st.web_searches, st.web_fetches"
+    " st.cache_5m, st.cache_1h, st.web_searches, st.web_fetches, st.cost_nano, st.cost_unknown"
 #define FROM " FROM sessions s JOIN session_state st ON st.session_id = s.id"
 
 static int64_t at_least_0(int64_t n)
@@ -33,15 +33,17 @@ static struct mg_session_row session_from_row(const struct mg_res *r, int i)
         .created_us = mg_res_time(r, i, 10),
         .updated_us = mg_res_time(r, i, 11),
         .archived_us = mg_res_time(r, i, 12),
-        .active_us = at_least_0(mg_res_int(r, i, 13)),
         .duration_us = at_least_0(mg_res_int(r, i, 14)),
-        .input_tokens = mg_res_int(r, i, 15),
-        .output_tokens = mg_res_int(r, i, 16),
-        .cache_read = mg_res_int(r, i, 17),
-        .cache_5m = mg_res_int(r, i, 18),
-        .cache_1h = mg_res_int(r, i, 19),
-        .web_searches = mg_res_int(r, i, 20),
-        .web_fetches = mg_res_int(r, i, 21),
+        .usage = {.active_us = at_least_0(mg_res_int(r, i, 13)),
+                  .input_tokens = mg_res_int(r, i, 15),
+                  .output_tokens = mg_res_int(r, i, 16),
+                  .cache_read = mg_res_int(r, i, 17),
+                  .cache_5m = mg_res_int(r, i, 18),
+                  .cache_1h = mg_res_int(r, i, 19),
+                  .web_searches = mg_res_int(r, i, 20),
+                  .web_fetches = mg_res_int(r, i, 21),
+                  .cost_nano = mg_res_int(r, i, 22),
+                  .cost_unknown = mg_res_bool(r, i, 23)},
     };
 }
 
@@ -132,18 +134,21 @@ mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
 static const struct mg_stmt SQL_INSERT = {
     "session_insert",
     "WITH s AS (INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type,"
-    " env_config, title, metadata) VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10) RETURNING id)"
-    " INSERT INTO session_state (session_id) SELECT id FROM s",
+    " env_config, title, metadata, budget) VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10, $11) RETURNING id)"
+    " INSERT INTO session_state (session_id, budget_nano) SELECT id, $12::bigint FROM s",
 };
 
 mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_session_new *s, struct mg_err *err)
 {
     const struct mg_sv p[] = {
-        mg_id_sv(&s->id), s->workspace,      s->agent_id,       mg_p_int(a, s->base->agent_version),
-        s->agent,         s->environment_id, s->base->env_type, s->base->env_config,
-        s->title,         s->metadata,
+        mg_id_sv(&s->id),  s->workspace,
+        s->agent_id,       mg_p_int(a, s->base->agent_version),
+        s->agent,          s->environment_id,
+        s->base->env_type, s->base->env_config,
+        s->title,          s->metadata,
+        s->budget,         s->budget.ptr ? mg_p_int(a, s->budget_nano) : mg_p_null(),
     };
-    return mg_txn_queue(t, &SQL_INSERT, p, 10, -1, err);
+    return mg_txn_queue(t, &SQL_INSERT, p, 12, -1, err);
 }
 
 struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const char *status)
@@ -157,6 +162,7 @@ struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const c
         .metadata = s->metadata,
         .resources = MG_SV("[]"),
         .vault_ids = MG_SV("[]"),
+        .budget = s->budget,
         .created_us = s->base->now_us,
         .updated_us = s->base->now_us,
         .archived_us = INT64_MIN,
@@ -248,6 +254,18 @@ mg_rc mg_session_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list
     return MG_OK;
 }
 
+/* The totals as they are before the running transaction's own additions. */
+static const struct mg_stmt SQL_USAGE = {"session_usage", "SELECT " COLUMNS FROM " WHERE s.id = $1"};
+
+mg_rc mg_session_usage(struct mg_txn *t, struct mg_sv id, struct mg_usage *ret, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_txn_query(t, &SQL_USAGE, &id, 1, &r, err);
+    if (rc == MG_OK && mg_res_rows(r) == 1)
+        *ret = session_from_row(r, 0).usage;
+    return rc;
+}
+
 /* ---- change ---- */
 
 static const struct mg_stmt SQL_SAVE = {
@@ -259,6 +277,19 @@ mg_rc mg_session_save(struct mg_txn *t, struct mg_sv id, struct mg_sv title, str
                       struct mg_err *err)
 {
     return mg_txn_queue(t, &SQL_SAVE, (const struct mg_sv[]){id, title, metadata, agent}, 4, 1, err);
+}
+
+static const struct mg_stmt SQL_BUDGET = {
+    "session_budget",
+    "WITH s AS (UPDATE sessions SET budget = $2 WHERE id = $1 RETURNING id)"
+    " UPDATE session_state st SET budget_nano = $3::bigint FROM s WHERE st.session_id = s.id",
+};
+
+mg_rc mg_session_set_budget(struct mg_arena *a, struct mg_txn *t, struct mg_sv id, struct mg_sv budget, int64_t nano,
+                            struct mg_err *err)
+{
+    const struct mg_sv p[] = {id, budget, budget.ptr ? mg_p_int(a, nano) : mg_p_null()};
+    return mg_txn_queue(t, &SQL_BUDGET, p, 3, -1, err);
 }
 
 static const struct mg_stmt SQL_ARCHIVE = {

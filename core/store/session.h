@@ -3,14 +3,15 @@
 #define MG_STORE_SESSION_H
 
 #include "domain/id.h"
+#include "domain/usage.h"
 #include "store/list.h"
 #include "store/pg.h"
 
 struct mg_session_row {
     struct mg_sv id, agent, environment_id, status, title, metadata, resources, vault_ids, budget, deployment_id;
     int64_t created_us, updated_us, archived_us; /* archived INT64_MIN: it is not */
-    int64_t active_us, duration_us;              /* of now */
-    int64_t input_tokens, output_tokens, cache_read, cache_5m, cache_1h, web_searches, web_fetches;
+    int64_t duration_us;                         /* of now */
+    struct mg_usage usage;
 };
 
 /* What a session is made from, locked against archive and delete until the transaction ends. */
@@ -27,6 +28,8 @@ mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
 struct mg_session_new {
     struct mg_id id;
     struct mg_sv workspace, agent_id, agent, environment_id, title, metadata;
+    struct mg_sv budget; /* as clients see it; ptr NULL: none */
+    int64_t budget_nano;
     const struct mg_session_base *base;
 };
 /* Queues both rows: idle, without events. */
@@ -42,6 +45,9 @@ mg_rc mg_session_get(struct mg_pg *pg, struct mg_sv workspace, struct mg_sv id, 
 mg_rc mg_session_read(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, struct mg_res **ret_res,
                       struct mg_session_row *ret, struct mg_err *err) MG_MUSTCHECK;
 
+/* What the session has used until now, under its lock; what the running transaction adds is not in it. */
+mg_rc mg_session_usage(struct mg_txn *t, struct mg_sv id, struct mg_usage *ret, struct mg_err *err) MG_MUSTCHECK;
+
 struct mg_session_filter {
     struct mg_sv agent_id, deployment_id, memory_store_id; /* ptr NULL: any */
     int64_t agent_version;                                 /* 0: any */
@@ -55,6 +61,9 @@ mg_rc mg_session_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list
 /* Each queues one statement, under the session's lock. */
 mg_rc mg_session_save(struct mg_txn *t, struct mg_sv id, struct mg_sv title, struct mg_sv metadata, struct mg_sv agent,
                       struct mg_err *err) MG_MUSTCHECK;
+/* budget: ptr NULL removes it. */
+mg_rc mg_session_set_budget(struct mg_arena *a, struct mg_txn *t, struct mg_sv id, struct mg_sv budget, int64_t nano,
+                            struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_session_set_archived(struct mg_txn *t, struct mg_sv id, struct mg_err *err) MG_MUSTCHECK;
 /* The durable mark of a delete: from here on nobody sees it, and the reconciler takes the rest away. */
 mg_rc mg_session_set_deleting(struct mg_txn *t, struct mg_sv id, struct mg_err *err) MG_MUSTCHECK;

@@ -260,6 +260,7 @@ class Mangod:
             "MANGO_SANDBOX": self.sandbox,
             "MANGO_PLUGIN_DIR": os.path.join(BUILD, "plugins", "loadable"),
             "MANGO_MIGRATIONS_DIR": os.path.join(SRC, "migrations"),
+            "MANGO_PRICES_FILE": os.path.join(SRC, "conf", "prices.conf"),
         }
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"):
             if name in os.environ:
