@@ -1,5 +1,5 @@
 /* /openapi.json: made from the route table, with a line of documentation for each route and the schemas of
- * openapi-schemas.c. */
+ * schemas.json. */
 #include "api/api.h"
 #include "api/openapi-schemas.h"
 
