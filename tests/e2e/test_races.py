@@ -12,6 +12,7 @@ import http.client
 import json
 import os
 import random
+import tempfile
 import threading
 import time
 import unittest
@@ -168,7 +169,7 @@ class Client:
 
     def at_rest(self, events):
         last = next((e for e in reversed(events) if e["type"] in race_checker.STATUSES), None)
-        idle = last and last["type"] == "session.status_idle" and last["stop_reason"]["type"] not in OPEN
+        idle = last["type"] == "session.status_idle" and last["stop_reason"]["type"] not in OPEN if last else True
         return idle and all(e["processed_at"] for e in events)
 
     def settle(self):
@@ -286,7 +287,9 @@ class Races(unittest.TestCase):
     def test_no_interleaving_breaks_a_rule(self):
         print(f"seed {SEED}, {RACES} plans from {FIRST}", flush=True)
         start = time.monotonic()
-        with FakeModel(record=False) as model, replicas(model_url=model.url, binary="mangod-test", env={"MANGO_NODE_TTL": TTL}) as (db, nodes):
+        shared = self.enterContext(tempfile.TemporaryDirectory(prefix="mango-races.", dir="/tmp"))  # of mode 0700, as `local` wants it
+        env = {"MANGO_NODE_TTL": TTL, "MANGO_LOCAL_BASE_DIR": shared}
+        with FakeModel(record=False) as model, replicas(model_url=model.url, binary="mangod-test", env=env) as (db, nodes):
             arena = Arena(db, nodes, model)
             arena.run()
             took = time.monotonic() - start
