@@ -22,6 +22,7 @@ libcore_la_SOURCES = \
 	core/api/threads.c \
 	core/api/tickets.c \
 	core/api/tickets.h \
+	core/api/waiting.c \
 	core/base/arena.c \
 	core/base/arena.h \
 	core/base/buf.c \
@@ -233,6 +234,7 @@ libcore_la_SOURCES = \
 	core/run/mcp-tools.h \
 	core/run/mcp-work.h \
 	core/run/mcp.h \
+	core/run/overdue.c \
 	core/run/preview.c \
 	core/run/remedy.c \
 	core/run/remedy.h \
@@ -248,6 +250,8 @@ libcore_la_SOURCES = \
 	core/run/tool-config.h \
 	core/run/turn.c \
 	core/run/turn.h \
+	core/run/unwedge.c \
+	core/run/verify.c \
 	core/sandbox/conformance-boundary.c \
 	core/sandbox/conformance-call.c \
 	core/sandbox/conformance-crash.c \
@@ -280,6 +284,8 @@ libcore_la_SOURCES = \
 	core/service/environment.h \
 	core/service/session.c \
 	core/service/session.h \
+	core/service/unwedge.c \
+	core/service/unwedge.h \
 	core/store/agent.c \
 	core/store/agent.h \
 	core/store/api-key.c \
@@ -330,6 +336,8 @@ libcore_la_SOURCES = \
 	core/store/transcript.c \
 	core/store/transcript.h \
 	core/store/txn.c \
+	core/store/waiting.c \
+	core/store/waiting.h \
 	core/tools/bash.c \
 	core/tools/definition.c \
 	core/tools/edit.c \
@@ -406,6 +414,7 @@ mango_SOURCES = \
 	core/cmd/cli-show.c \
 	core/cmd/cli-show.h \
 	core/cmd/cli-table.c \
+	core/cmd/cli-waiting.c \
 	core/cmd/cli-ws.c \
 	core/cmd/cli-ws.h \
 	core/cmd/cli.h \

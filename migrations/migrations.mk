@@ -1,3 +1,10 @@
 # Applied in order by mangod and `mango migrate`; never changed once released (their checksums are recorded).
 migrationsdir = $(pkgdatadir)/migrations
-dist_migrations_DATA = migrations/0001_foundation.sql migrations/0002_threads.sql migrations/0003_context.sql
+# files: migrations/*.sql
+dist_migrations_DATA = \
+	migrations/0001_foundation.sql \
+	migrations/0002_threads.sql \
+	migrations/0003_context.sql \
+	migrations/0004_mcp_tools.sql \
+	migrations/0005_budgets.sql \
+	migrations/0006_waiting.sql

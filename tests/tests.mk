@@ -119,6 +119,7 @@ e2e_tests = \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
+	tests/e2e/test_waiting.py \
 	tests/lib/test-symbols.sh \
 	tests/sdk/run.py
 
@@ -192,6 +193,7 @@ EXTRA_DIST += \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
+	tests/e2e/test_waiting.py \
 	tests/e2e/turns.py \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \

@@ -76,6 +76,9 @@ mg_rc mg_events_page(struct mg_http_req *req, struct mg_http_res *res, struct mg
 mg_rc mg_events_open(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id,
                      struct mg_err *err) MG_MUSTCHECK;
 
+/* ---- waiting.c ---- */
+void mg_waiting_metrics(struct mg_pg *pg, struct mg_buf *out);
+
 /* ---- openapi.c ---- */
 mg_rc mg_openapi_write(struct mg_buf *out, const struct mg_route *routes);
 
@@ -85,7 +88,7 @@ mg_http_handler mg_get_agents, mg_post_agents, mg_get_agent, mg_post_agent, mg_p
 mg_http_handler mg_get_environments, mg_post_environments, mg_get_environment, mg_post_environment,
     mg_delete_environment, mg_post_environment_archive;
 mg_http_handler mg_get_sessions, mg_post_sessions, mg_get_session, mg_post_session, mg_delete_session,
-    mg_post_session_archive;
+    mg_post_session_archive, mg_get_session_waiting, mg_post_session_unwedge;
 mg_http_handler mg_get_events, mg_post_events, mg_get_event_stream;
 mg_http_handler mg_get_threads, mg_get_thread, mg_post_thread_archive, mg_get_thread_events, mg_get_thread_stream;
 mg_http_handler mg_get_models, mg_get_model;

@@ -106,6 +106,9 @@ const struct mg_route mg_routes[] = {
     {MG_DELETE, "/v1/sessions/{}", mg_delete_session, .body_max = SMALL_BODY},
     {MG_POST, "/v1/sessions/{}/archive", mg_post_session_archive, .body_max = SMALL_BODY},
 
+    {MG_GET, "/v1/sessions/{}/waiting", mg_get_session_waiting, .query = NULL},
+    {MG_POST, "/v1/sessions/{}/unwedge", mg_post_session_unwedge, .body_max = SMALL_BODY},
+
     {MG_GET, "/v1/sessions/{}/events", mg_get_events, .query = LIST_EVENTS},
     {MG_POST, "/v1/sessions/{}/events", mg_post_events, .query = NULL},
     {MG_GET, "/v1/sessions/{}/events/stream", mg_get_event_stream, .flags = MG_ROUTE_STREAM, .query = STREAM},

@@ -102,6 +102,7 @@ mg_rc mg_get_metrics(struct mg_http_req *req, struct mg_http_res *res, struct mg
     mg_engine_metrics(app->engine, &res->body);
     if (app->registry)
         mg_registry_metrics(app->registry, &res->body);
+    mg_waiting_metrics(req->pg, &res->body);
     if (app->notify)
         notify_metrics(&res->body, app->notify);
     if (app->http)

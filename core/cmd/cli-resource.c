@@ -99,11 +99,6 @@ int mg_cli_session_list(struct mg_cli *c)
     return list(c, "/v1/sessions", query.ptr, COLS);
 }
 
-int mg_cli_session_show(struct mg_cli *c)
-{
-    return call_and_print(c, "GET", "sessions", c->args[0], "");
-}
-
 int mg_cli_session_archive(struct mg_cli *c)
 {
     return call_and_print(c, "POST", "sessions", c->args[0], "/archive");

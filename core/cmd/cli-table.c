@@ -21,6 +21,10 @@ static const struct mg_cli_opt SESSIONS_OPTS[] = {
     {"archived", NULL, "archived ones too"},
     {NULL, NULL, NULL},
 };
+static const struct mg_cli_opt UNWEDGE_OPTS[] = {
+    {"yes", NULL, "settle it; else it is only shown"},
+    {NULL, NULL, NULL},
+};
 static const struct mg_cli_opt EVENTS_OPTS[] = {
     {"limit", "N", "at most so many (default: 50)"},
     {"newest", NULL, "the newest first"},
@@ -79,12 +83,18 @@ const struct mg_cli_command mg_cli_commands[] = {
      "4).\n"},
     {"session list", "", "list sessions, newest first", SESSIONS_OPTS, 0, 0, true, false, mg_cli_session_list,
      "  mango session list --status running\n"},
-    {"session show", "ID", "show a session", NULL, 1, 1, true, false, mg_cli_session_show, NULL},
+    {"session show", "ID", "show a session, and what it waits for", NULL, 1, 1, true, false, mg_cli_session_show, NULL},
     {"session events", "ID", "list a session's events", EVENTS_OPTS, 1, 1, true, false, mg_cli_session_events,
      "  mango session events sesn_01H8X --newest --limit 5 --format json\n"},
     {"session send", "ID TEXT", "send a message without waiting", NULL, 2, 2, true, false, mg_cli_session_send,
      "  mango session send sesn_01H8X \"and now the tests\"\n"},
     {"session interrupt", "ID", "interrupt the running turn", NULL, 1, 1, true, false, mg_cli_session_interrupt, NULL},
+    {"session unwedge", "ID", "show what a session waits for, and with --yes bring it to rest", UNWEDGE_OPTS, 1, 1,
+     true, false, mg_cli_session_unwedge,
+     "  mango session unwedge sesn_01H8X\n  mango session unwedge sesn_01H8X --yes\n\n"
+     "Every open call gets a result written by the server, what was not read yet goes into the transcript, and the "
+     "session\n"
+     "is idle. Status: 0 it is at rest, 3 it is not and --yes is missing.\n"},
     {"session archive", "ID", "archive a session: it stays readable", NULL, 1, 1, true, false, mg_cli_session_archive,
      NULL},
     {"session delete", "ID", "delete a session, its events and its sandbox", NULL, 1, 1, true, false,

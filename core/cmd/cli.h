@@ -94,6 +94,7 @@ int mg_cli_session_show(struct mg_cli *c);
 int mg_cli_session_send(struct mg_cli *c);
 int mg_cli_session_interrupt(struct mg_cli *c);
 int mg_cli_session_archive(struct mg_cli *c);
+int mg_cli_session_unwedge(struct mg_cli *c); /* cli-waiting.c */
 int mg_cli_session_delete(struct mg_cli *c);
 int mg_cli_session_events(struct mg_cli *c);
 

@@ -291,6 +291,17 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .max = 16384,
             .help = "Most tool calls that run at once on this node",
         },
+    [MG_OPT_TOOL_GRACE] =
+        {
+            .name = "tool_grace",
+            .env = "MANGO_TOOL_GRACE",
+            .type = MG_CONF_DURATION,
+            .fallback = "1m",
+            .min = SECOND,
+            .max = HOUR,
+            .help = "On top of a tool's own limit: a call whose sandbox has not answered by then is given up, and "
+                    "reported so",
+        },
     [MG_OPT_NODE_TTL] =
         {
             .name = "node_ttl",

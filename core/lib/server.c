@@ -323,6 +323,7 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .node_ttl_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_NODE_TTL),
         .users = s->users,
         .mcp_call_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_MCP_TIMEOUT),
+        .tool_grace_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_TOOL_GRACE),
         .model_id = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
         .max_tokens = (unsigned)mg_conf_int(s->conf, MG_OPT_MODEL_MAX_TOKENS),
         .model_window = mg_conf_int(s->conf, MG_OPT_MODEL_WINDOW),

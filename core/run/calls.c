@@ -1,3 +1,4 @@
+#include "base/hook.h"
 #include "base/log.h"
 #include "run/engine-internal.h"
 #include "run/mcp.h"
@@ -55,6 +56,7 @@ static void call_work(void *arg, void *thread)
 {
     struct mg_run *r = arg;
     (void)thread;
+    mg_hook("tool.run");
     struct mg_box *box = mg_box_lock(r->engine, &r->session, &r->thread);
     if (box) {
         r->call_rc = mg_tool_run(mg_box_tools(box), mg_sv_of(r->call_name), mg_sv_of(r->call_input), r->cancel,
@@ -66,6 +68,7 @@ static void call_work(void *arg, void *thread)
     } else {
         r->call_rc = mg_err_set(&r->call_err, MG_EGONE, "the session's sandbox is not attached to this node any more");
     }
+    atomic_store(&r->busy_until_ns, 0);
     if (mg_cancel_fired(r->cancel))
         mg_run_drop(r); /* whoever cancelled has answered the call */
     else
@@ -80,9 +83,11 @@ static void call_submit(struct mg_run *r, struct mg_pg *pg)
         return;
     }
     atomic_fetch_add(&r->engine->n_tool_calls, 1);
+    atomic_store(&r->busy_until_ns, mg_run_until(mg_call_limit_ms(r->engine, mg_sv_of(r->call_input))));
     if (mg_pool_submit(r->engine->tools, call_work, mg_run_ref(r)) == MG_OK)
         return;
     mg_run_unref(r);
+    atomic_store(&r->busy_until_ns, 0);
     r->call_rc = mg_err_set(&r->call_err, MG_EUNAVAIL,
                             "all tool threads of this node are busy (MANGO_TOOL_THREADS); the call was not run");
     mg_run_later(r, mg_run_call_done);
@@ -185,6 +190,7 @@ static void acquire_work(void *arg, void *thread)
 {
     struct mg_run *r = arg;
     r->call_rc = mg_box_acquire(r->engine, thread, &r->session, &r->thread, r->cancel, &r->call_err);
+    atomic_store(&r->busy_until_ns, 0);
     if (mg_cancel_fired(r->cancel))
         mg_run_drop(r);
     else
@@ -260,8 +266,10 @@ static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_
 
 static void acquire_later(struct mg_run *r)
 {
+    atomic_store(&r->busy_until_ns, mg_run_until(MG_ACQUIRE_MS));
     if (mg_pool_submit(r->engine->sandbox, acquire_work, mg_run_ref(r)) == MG_OK)
         return;
+    atomic_store(&r->busy_until_ns, 0);
     mg_run_unref(r);
     mg_run_after(r, SANDBOX_PAUSE_MS, mg_run_calls);
 }

@@ -56,6 +56,7 @@ struct mg_run {
     struct mg_tool_result call_result;
     mg_rc call_rc;
     struct mg_err call_err;
+    atomic_ullong busy_until_ns; /* deadline of what a tool or sandbox thread does for this run; 0: nothing */
 
     char failure[512]; /* why the turn is given up: semantics RT7's limit */
 };
@@ -78,7 +79,8 @@ struct mg_engine {
     atomic_int repairs;   /* stream repairs on their way through the hub's owner */
     atomic_int calls;     /* model calls whose on_done has not returned yet */
     /* counters for /metrics */
-    atomic_llong n_turns, n_requests, n_tool_calls, n_retries, n_takeovers, n_fenced, n_ambiguous, n_compactions;
+    atomic_llong n_turns, n_requests, n_tool_calls, n_retries, n_takeovers, n_fenced, n_ambiguous, n_overdue,
+        n_compactions;
 };
 
 /* ---- run.c: the registry ---- */
@@ -121,6 +123,12 @@ void mg_run_call_done(struct mg_run *r,
                       struct mg_pg *pg); /* commits the result of the call in flight, starts the next */
 /* ---- resume.c ---- */
 void mg_run_resume(struct mg_run *r, struct mg_pg *pg); /* goes on at the durable step, whatever it is */
+
+/* ---- overdue.c ---- */
+void mg_runs_overdue(struct mg_engine *e); /* gives up what has not come back by its deadline; about every second */
+uint64_t mg_run_until(uint64_t ms);        /* the value of busy_until_ns for work that starts now */
+/* ---- verify.c ---- */
+void mg_runs_verify(struct mg_engine *e, struct mg_pg *pg); /* stops what is no longer this node's */
 
 /* ---- box.c: live sandboxes and their tools, by thread. The threads of a session share its sandbox; each has a shell of its own. ---- */
 struct mg_box;

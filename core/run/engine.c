@@ -168,6 +168,12 @@ void mg_engine_cancel(struct mg_engine *e, const struct mg_id *session, int64_t 
     mg_run_unref(r);
 }
 
+void mg_engine_settled(struct mg_engine *e, const struct mg_id *session, int64_t epoch)
+{
+    mg_engine_cancel(e, session, epoch);
+    mg_box_drop(e, session);
+}
+
 static const struct mg_stmt SQL_EPOCH = {"turn_epoch", "SELECT turn_epoch FROM session_state WHERE session_id = $1"};
 
 static void run_verify(struct mg_run *r, struct mg_pg *pg)
@@ -251,6 +257,8 @@ void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out)
         {"mango_context_compactions_total", "Contexts that were made smaller", atomic_load(&e->n_compactions)},
         {"mango_model_retries_total", "Model requests that failed and are tried again", atomic_load(&e->n_retries)},
         {"mango_tool_calls_total", "Tool calls started in sandboxes", atomic_load(&e->n_tool_calls)},
+        {"mango_tool_calls_overdue_total", "Tool calls given up because their sandbox did not answer by the deadline",
+         atomic_load(&e->n_overdue)},
         {"mango_tool_calls_ambiguous_total", "Tool calls whose result a crash lost", atomic_load(&e->n_ambiguous)},
         {"mango_turn_takeovers_total", "Turns taken over from dead nodes", atomic_load(&e->n_takeovers)},
         {"mango_turn_fenced_total", "Writes refused because another node owns the turn", atomic_load(&e->n_fenced)},

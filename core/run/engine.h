@@ -26,7 +26,9 @@ enum {
     MG_TURN_BACKOFF_MS = 1000, /* doubled with each attempt, plus up to a quarter of jitter */
     MG_TURN_CONTINUE_MAX = 3,  /* continuations after max_tokens */
     MG_TURN_PAUSE_MAX = 5,     /* continuations after pause_turn */
-    MG_SHELL_IDLE_S = 1800,    /* a session's tools (its persistent shell) are kept this long without a call */
+    MG_ACQUIRE_MS =
+        900000, /* a sandbox that has not come up by then fails its turn: create, packages and room to spare */
+    MG_SHELL_IDLE_S = 1800, /* a session's tools (its persistent shell) are kept this long without a call */
 };
 
 struct mg_engine_opts {
@@ -38,9 +40,10 @@ struct mg_engine_opts {
     struct mg_id node;
     unsigned threads, tool_threads;
     unsigned node_ttl_ms;
-    struct mg_net *users; /* requests to hosts that users name (MCP); NULL: none are made */
-    unsigned mcp_call_ms; /* 0: MG_MCP_CALL_MS */
-    const char *model_id; /* replaces the agent's model when set (MANGO_MODEL_ID) */
+    unsigned tool_grace_ms; /* on top of a tool's own limit, before its call is given up */
+    struct mg_net *users;   /* requests to hosts that users name (MCP); NULL: none are made */
+    unsigned mcp_call_ms;   /* 0: MG_MCP_CALL_MS */
+    const char *model_id;   /* replaces the agent's model when set (MANGO_MODEL_ID) */
     unsigned max_tokens;
     int64_t model_window; /* tokens; 0: by the table of names */
     int web_tools;        /* enum mg_web_mode */
@@ -63,10 +66,14 @@ void mg_engine_go(struct mg_engine *e, const struct mg_session_state *st);
 void mg_engine_check(struct mg_engine *e, struct mg_sv session);
 /* The turn is no longer ours (interrupt, delete): cancels what runs of epochs below. Any thread. */
 void mg_engine_cancel(struct mg_engine *e, const struct mg_id *session, int64_t below_epoch);
+/* The session was settled by an operator: cancels, and gives up what a sandbox that never answers holds here. */
+void mg_engine_settled(struct mg_engine *e, const struct mg_id *session, int64_t epoch);
 /* The session is being deleted: cancels, closes its tools, tells its streams. last_seq as in its row. */
 void mg_engine_deleted(struct mg_engine *e, const struct mg_id *session, int64_t last_seq);
 /* Wake-ups may have been lost: compare the streams with the log now. Any thread. */
 void mg_engine_repair(struct mg_engine *e);
+/* Milliseconds after its start at which a call with this input is given up, should its sandbox never answer. */
+uint64_t mg_call_limit_ms(const struct mg_engine *e, struct mg_sv input);
 void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out); /* Prometheus text */
 /* Bytes of text that one result may bring into a context, where the model is not known. */
 size_t mg_engine_result_max(const struct mg_engine *e);

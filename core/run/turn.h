@@ -26,6 +26,10 @@ mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, i
 mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* The same on behalf of the server, when a step can never succeed: session.error with why, then idle with retries_exhausted. */
 mg_rc mg_turn_abandon(struct mg_step *s, const char *why, struct mg_err *err) MG_MUSTCHECK;
+/* Brings the session to rest whatever state it is in, on behalf of an operator: a server-authored result for every open call of any round, everything
+ * unread into the transcript, session.error with why, one idle event, a new epoch. *ret_calls: how many calls that were; *ret_changed false: it was at
+ * rest, and nothing is written. */
+mg_rc mg_turn_unwedge(struct mg_step *s, int *ret_calls, bool *ret_changed, struct mg_err *err) MG_MUSTCHECK;
 /* The turn is over without an answer: idle with retries_exhausted. What waits in the queue is not tried, since it would fail alike (semantics TU5): it is
  * marked as processed and put into the transcript, so that the next turn's model has read it. */
 mg_rc mg_turn_exhaust(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;

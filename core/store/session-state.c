@@ -86,7 +86,9 @@ static const struct mg_stmt SQL_SAVE = {
     " running_since = CASE WHEN $2 = 'running' THEN coalesce(running_since, now()) END,"
     " active_us = active_us + CASE WHEN $2 <> 'running' AND running_since IS NOT NULL THEN mg_us(now()) - "
     "mg_us(running_since) ELSE 0 END,"
-    " terminated_at = CASE WHEN $2 = 'terminated' THEN coalesce(terminated_at, now()) END"
+    " terminated_at = CASE WHEN $2 = 'terminated' THEN coalesce(terminated_at, now()) END,"
+    " step_since = CASE WHEN turn_step = $9 AND turn_request_id IS NOT DISTINCT FROM nullif($14, '') THEN step_since "
+    "ELSE now() END"
     " WHERE session_id = $1",
 };
 

@@ -76,13 +76,17 @@ static const struct mg_stmt SQL_ROUND = {
     "SELECT " COLUMNS " FROM tool_calls WHERE session_id = $1 AND round = $2 AND thread_id = $3 ORDER BY ordinal",
 };
 
-mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const struct mg_id *thread,
-                        int64_t round, struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n,
-                        struct mg_err *err)
+static const struct mg_stmt SQL_OPEN = {
+    "calls_open",
+    "SELECT " COLUMNS " FROM tool_calls WHERE session_id = $1 AND thread_id = $2 AND state IN ('prepared', 'started') "
+    "ORDER BY round, ordinal",
+};
+
+static mg_rc calls(struct mg_arena *a, struct mg_txn *t, const struct mg_stmt *sql, const struct mg_sv *p, size_t n,
+                   struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(
-        t, &SQL_ROUND, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, round), mg_id_sv(thread)}, 3, &r, err);
+    mg_rc rc = mg_txn_query(t, sql, p, n, &r, err);
     if (rc < 0)
         return rc;
     *ret_n = mg_res_rows(r);
@@ -91,6 +95,21 @@ mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id
         (*ret)[i] = call_from_row(r, i);
     *ret_res = mg_steal(&r);
     return MG_OK;
+}
+
+mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const struct mg_id *thread,
+                        int64_t round, struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n,
+                        struct mg_err *err)
+{
+    const struct mg_sv p[] = {mg_id_sv(session), mg_p_int(a, round), mg_id_sv(thread)};
+    return calls(a, t, &SQL_ROUND, p, 3, ret_res, ret, ret_n, err);
+}
+
+mg_rc mg_calls_open(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const struct mg_id *thread,
+                    struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n, struct mg_err *err)
+{
+    const struct mg_sv p[] = {mg_id_sv(session), mg_id_sv(thread)};
+    return calls(a, t, &SQL_OPEN, p, 2, ret_res, ret, ret_n, err);
 }
 
 static const struct mg_stmt SQL_BY_EVENT = {
@@ -118,7 +137,9 @@ static const struct mg_stmt SQL_SAVE = {
     "UPDATE tool_calls SET state = $3, waits_for = $4, waiting_since = CASE WHEN $4 = 'none' THEN NULL WHEN $4 = "
     "waits_for THEN waiting_since"
     " ELSE now() END, decision = nullif($5, ''), deny_message = nullif($6, ''), result = $7, is_error = $8::bool,"
-    " result_event = nullif($9, ''), epoch = $10 WHERE session_id = $1 AND event_id = $2",
+    " result_event = nullif($9, ''), epoch = $10,"
+    " started_at = CASE WHEN $3 = 'started' THEN coalesce(started_at, now()) ELSE started_at END WHERE session_id = $1 "
+    "AND event_id = $2",
 };
 
 mg_rc mg_call_save(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t epoch,

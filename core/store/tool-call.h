@@ -32,6 +32,9 @@ mg_rc mg_calls_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_id *
 mg_rc mg_calls_of_round(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const struct mg_id *thread,
                         int64_t round, struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n,
                         struct mg_err *err) MG_MUSTCHECK;
+/* Every call of the thread that has no result, of whatever round. */
+mg_rc mg_calls_open(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, const struct mg_id *thread,
+                    struct mg_res **ret_res, struct mg_tool_call **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 /* Queues the update of one call: state, waits, decision, result. */
 mg_rc mg_call_save(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t epoch,
                    const struct mg_tool_call *c, struct mg_err *err) MG_MUSTCHECK;
