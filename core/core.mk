@@ -398,6 +398,7 @@ mango_SOURCES = \
 	core/cmd/cli-db.h \
 	core/cmd/cli-doctor-db.c \
 	core/cmd/cli-doctor-host.c \
+	core/cmd/cli-doctor-model.c \
 	core/cmd/cli-doctor.c \
 	core/cmd/cli-doctor.h \
 	core/cmd/cli-key.c \

@@ -112,6 +112,7 @@ e2e_tests = \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
 	tests/e2e/test_mcp.py \
+	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
@@ -186,6 +187,7 @@ EXTRA_DIST += \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
 	tests/e2e/test_mcp.py \
+	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \

@@ -152,6 +152,8 @@ void mg_doctor_model(struct mg_doctor *d)
     if (rc == MG_OK)
         rc = mg_net_call(net, &req, 0, NULL, &answer, &err);
     judge_model(d, rc, answer.status, err.text);
+    if (rc == MG_OK && answer.status == 200)
+        d->models = mg_arena_strdup(d->cli->arena, mg_buf_view(&answer.body));
     mg_net_close(net);
 }
 

@@ -9,7 +9,8 @@ enum mg_finding { MG_FINDING_OK, MG_FINDING_WARN, MG_FINDING_BAD };
 struct mg_doctor {
     struct mg_cli *cli;
     const struct mg_conf *conf;
-    struct mg_pg *pg; /* NULL: no database is reached */
+    struct mg_pg *pg;   /* NULL: no database is reached */
+    const char *models; /* the endpoint's answer to GET /v1/models, or NULL */
     unsigned bad, warned;
 };
 
@@ -30,5 +31,7 @@ void mg_doctor_loop(struct mg_doctor *d);
 void mg_doctor_plugins(struct mg_doctor *d);
 void mg_doctor_model(struct mg_doctor *d);
 void mg_doctor_server(struct mg_doctor *d);
+/* cli-doctor-model.c: with --model alone */
+void mg_doctor_model_deep(struct mg_doctor *d);
 
 #endif

@@ -60,6 +60,8 @@ static const struct mg_cli_opt CONFORMANCE_OPTS[] = {
 };
 static const struct mg_cli_opt DOCTOR_OPTS[] = {
     {"url", "URL", "the running server (default: MANGO_BASE_URL, else http://127.0.0.1:8080)"},
+    {"model", NULL,
+     "ask the model endpoint for what turns need: stream, tools, usage, cache, errors (a few small requests)"},
     {NULL, NULL, NULL},
 };
 static const struct mg_cli_opt MIGRATE_OPTS[] = {

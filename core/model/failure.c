@@ -73,7 +73,9 @@ enum mg_model_fail mg_model_fail_of(int status, struct mg_sv type, struct mg_sv 
     if (status == 529)
         return MG_MODEL_RETRY_OVERLOADED;
     bool repeatable = status == 408 || status == 409 || status >= 500;
-    if (fail_by_type(type, &fail) && !(repeatable && fail == MG_MODEL_PERMANENT))
+    bool vague = status != 0 && !repeatable; /* there the status says more than "api_error" does */
+    if (fail_by_type(type, &fail) && !(repeatable && fail == MG_MODEL_PERMANENT) &&
+        !(vague && fail == MG_MODEL_RETRY_SERVER))
         return fail;
     if (status == 0 || repeatable)
         return MG_MODEL_RETRY_SERVER;

@@ -7,7 +7,7 @@ import subprocess
 import threading
 import unittest
 
-from harness import BUILD, Database, Mangod, main, wait_for
+from harness import BUILD, Database, FakeModel, Mangod, main, wait_for
 
 MANGO = os.path.join(BUILD, "mango")
 RUN_S = 60
@@ -278,6 +278,31 @@ class Administration(unittest.TestCase):
                 self.assertEqual(found[check]["status"], "ok", found[check])
             self.assertEqual(found["sandbox"]["status"], "warn")
             self.assertIn("no isolation boundary", found["sandbox"]["text"])
+
+    def doctor_model(self, model, scripts, status=0, **env):
+        with Mangod(model_url=model.url, env=env) as m:
+            model.client.post("/script", {"responses": ['body application/json {"data":[{"id":"some-model"}]}', *scripts]})
+            return {f["check"]: f for f in Cli(m).lines("doctor", "--model", status=status)}
+
+    def test_doctor_model_asks_the_endpoint_for_what_turns_need(self):
+        with FakeModel("--window", 200000, "--key", "test-key-of-the-model") as model:
+            call = 'text I look.\ntool lookup {"key":"harbour"}'
+            found = self.doctor_model(model, ["text one two three four five six seven eight nine ten eleven", call], MANGO_MODEL_WINDOW="150000")
+            for check in ("model", "window", "stream", "usage", "tools", "cache", "errors", "key"):
+                self.assertEqual(found[check]["status"], "ok", found[check])
+            self.assertIn("some-model is taken to have a window of 150000", found["window"]["text"])
+            bodies = [r["body"] for r in model.requests() if r["method"] == "POST" and r["path"] == "/v1/messages"]
+            self.assertEqual(bodies[2]["messages"][-1]["content"][0]["type"], "tool_result")
+
+    def test_doctor_model_names_what_an_endpoint_lacks(self):
+        with FakeModel() as model:
+            scripts = ["chunk 1000\nusage 0 0\ntext all at once", "text I do not call tools", "text yes", "text yes", "text fine", "text hello"]
+            found = self.doctor_model(model, scripts, status=1)
+            for check, finding in {"stream": "warn", "usage": "warn", "tools": "bad", "cache": "warn", "errors": "warn", "key": "warn"}.items():
+                self.assertEqual(found[check]["status"], finding, found[check])
+                self.assertTrue(found[check]["fix"])
+            found = self.doctor_model(model, ["status 529 full"] * 8, status=1)
+            self.assertEqual([found[c]["status"] for c in ("stream", "tools", "cache")], ["bad"] * 3)
 
     def test_doctor_names_each_fault_and_its_cure(self):
         with Mangod() as m:
