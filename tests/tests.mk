@@ -97,7 +97,7 @@ lib_tests = \
 tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 
 # Real processes over real sockets. Python's standard library only.
-# files: tests/e2e/test*.py tests/sdk/run.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
+# files: tests/e2e/test*.py tests/sdk/run*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests = \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
@@ -122,7 +122,8 @@ e2e_tests = \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
 	tests/lib/test-symbols.sh \
-	tests/sdk/run.py
+	tests/sdk/run.py \
+	tests/sdk/run_mcp.py
 
 # mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
 check_PROGRAMS += tests/mangod-test
@@ -204,9 +205,12 @@ EXTRA_DIST += \
 	tests/sdk/go/go.sum \
 	tests/sdk/go/main.go \
 	tests/sdk/go_tool.py \
+	tests/sdk/mcp/package.json \
+	tests/sdk/mcp/server.mjs \
 	tests/sdk/package.json \
 	tests/sdk/python_sdk.py \
 	tests/sdk/run.py \
+	tests/sdk/run_mcp.py \
 	tests/sdk/typescript.mjs \
 	tests/sdk/ws_resume.mjs \
 	tests/sdk/ws_resume.py \
