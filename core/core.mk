@@ -74,6 +74,8 @@ libcore_la_SOURCES = \
 	core/domain/check.h \
 	core/domain/content.c \
 	core/domain/content.h \
+	core/domain/egress.c \
+	core/domain/egress.h \
 	core/domain/environment.c \
 	core/domain/environment.h \
 	core/domain/event.c \

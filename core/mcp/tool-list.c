@@ -63,7 +63,7 @@ static void describe(struct mg_arena *a, const struct mg_json *tool, const char 
 static void add_tool(struct mg_arena *a, struct mg_mcp_tool_list *l, const struct mg_json *tool)
 {
     struct mg_sv name = mg_json_get_str(a, tool, "name");
-    if (!name_is_usable(name) || l->n_tools == MG_MCP_TOOLS_MAX || have(l, name)) {
+    if (!mg_buf_ok(&l->tools) || !name_is_usable(name) || l->n_tools == MG_MCP_TOOLS_MAX || have(l, name)) {
         l->n_left_out++;
         return;
     }

@@ -1,6 +1,7 @@
 #include "service/session.h"
 
 #include "base/mem.h"
+#include "domain/egress.h"
 #include "domain/metadata.h"
 #include "domain/session.h"
 #include "json/write.h"
@@ -24,6 +25,8 @@ static mg_rc resolve_agent(struct mg_arena *a, const struct mg_session_create *c
     mg_rc rc = mg_agent_load(a, base->agent_body, &x, err);
     if (rc >= 0 && c->agent.overrides)
         rc = mg_agent_override(a, c->agent.overrides, &x, &x, err);
+    if (rc >= 0)
+        rc = mg_egress_check_servers(a, base->env_config, x.mcp_servers, err);
     if (rc >= 0)
         *ret = mg_agent_session_format(a, c->agent.id, base->agent_version, &x);
     return rc;
@@ -111,7 +114,7 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
 
 /* A session's next form, and which parts of it are new. */
 struct change {
-    struct mg_sv title, metadata, agent;
+    struct mg_sv title, metadata, agent, servers;
     struct mg_sv budget; /* ptr NULL: none */
     bool new_title, new_metadata, new_agent, new_servers, new_budget;
 };
@@ -156,6 +159,7 @@ static mg_rc change_agent(struct mg_arena *a, const struct mg_session_state *st,
         (void)mg_json_i64(v, &version);
     c->agent = mg_agent_session_format(a, mg_json_get_str(a, snapshot, "id"), version, &new);
     c->new_agent = true;
+    c->servers = new.mcp_servers;
     c->new_servers = !same_json(a, old.mcp_servers, new.mcp_servers);
     return MG_OK;
 }
@@ -236,6 +240,17 @@ static mg_rc set_budget(struct mg_step *s, const struct change *c, int64_t nano,
     return mg_turn_request(s, false, err);
 }
 
+/* New MCP servers must be reachable from the session's environment; what the old ones listed is forgotten. */
+static mg_rc change_servers(struct mg_step *s, struct mg_sv id, const struct change *c, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    struct mg_sv config;
+    mg_rc rc = mg_mcp_environment(s->t, id, &r, &config, err);
+    if (rc >= 0)
+        rc = mg_egress_check_servers(s->arena, config, c->servers, err);
+    return rc < 0 ? rc : mg_mcp_snapshots_drop(s->t, id, err);
+}
+
 static mg_rc gone(struct mg_err *err, const struct mg_session_state *st)
 {
     return mg_err_set(err, MG_ENOTFOUND, "session '%s' does not exist", st->session.s);
@@ -278,7 +293,7 @@ mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena 
     mg_step_event(&s, MG_EV_SESSION_UPDATED, updated_members(a, &c), true);
     rc = mg_session_save(s.t, id, c.title, c.metadata, c.agent, err);
     if (rc >= 0 && c.new_servers)
-        rc = mg_mcp_snapshots_drop(s.t, id, err);
+        rc = change_servers(&s, id, &c, err);
     bool resumed = false;
     if (rc >= 0 && c.new_budget)
         rc = set_budget(&s, &c, u.budget_nano, &resumed, err);

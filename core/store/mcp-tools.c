@@ -58,6 +58,22 @@ mg_rc mg_mcp_snapshots_drop(struct mg_txn *t, struct mg_sv session, struct mg_er
     return mg_txn_queue(t, &SQL_DROP, &session, 1, -1, err);
 }
 
+static const struct mg_stmt SQL_ENVIRONMENT = {"mcp_environment", "SELECT env_config FROM sessions WHERE id = $1"};
+
+mg_rc mg_mcp_environment(struct mg_txn *t, struct mg_sv session, struct mg_res **ret_res, struct mg_sv *ret_config,
+                         struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_txn_query(t, &SQL_ENVIRONMENT, &session, 1, &r, err);
+    if (rc < 0)
+        return rc;
+    if (mg_res_rows(r) == 0)
+        return mg_err_set(err, MG_ENOTFOUND, "the session is gone");
+    *ret_config = mg_res_sv(r, 0, 0);
+    *ret_res = mg_steal(&r);
+    return MG_OK;
+}
+
 static const struct mg_stmt SQL_AGENT = {
     "mcp_agent",
     "SELECT coalesce(t.agent, s.agent), s.env_type FROM sessions s"

@@ -20,6 +20,9 @@ mg_rc mg_mcp_snapshot_save(struct mg_arena *a, struct mg_txn *t, const struct mg
                            struct mg_err *err) MG_MUSTCHECK;
 /* The primary thread's, when its servers change: semantics UP3. */
 mg_rc mg_mcp_snapshots_drop(struct mg_txn *t, struct mg_sv session, struct mg_err *err) MG_MUSTCHECK;
+/* The config of the session's environment, under its lock. */
+mg_rc mg_mcp_environment(struct mg_txn *t, struct mg_sv session, struct mg_res **ret_res, struct mg_sv *ret_config,
+                         struct mg_err *err) MG_MUSTCHECK;
 /* What a call of the thread needs: its agent as clients see it, and whether the environment is the server's own. */
 mg_rc mg_mcp_agent_load(struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,
                         struct mg_res **ret_res, struct mg_sv *ret_agent, bool *ret_cloud,
