@@ -273,6 +273,8 @@ libcore_la_SOURCES = \
 	core/sandbox/manager.h \
 	core/sandbox/marker.c \
 	core/sandbox/ops.h \
+	core/sandbox/orphans.c \
+	core/sandbox/orphans.h \
 	core/sandbox/reconcile.c \
 	core/sandbox/spec.c \
 	core/sandbox/spec.h \
@@ -325,6 +327,7 @@ libcore_la_SOURCES = \
 	core/store/pipe.c \
 	core/store/pooler.c \
 	core/store/res.c \
+	core/store/sandbox-list.c \
 	core/store/sandbox.c \
 	core/store/sandbox.h \
 	core/store/session-state.c \
@@ -410,6 +413,7 @@ mango_SOURCES = \
 	core/cmd/cli-print.c \
 	core/cmd/cli-resource.c \
 	core/cmd/cli-run.c \
+	core/cmd/cli-sandbox.c \
 	core/cmd/cli-services.c \
 	core/cmd/cli-services.h \
 	core/cmd/cli-session.c \

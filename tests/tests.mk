@@ -22,6 +22,8 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/pgtest.h \
 	tests/support/plugin-build.c \
 	tests/support/plugin-build.h \
+	tests/support/sandbox-rig.c \
+	tests/support/sandbox-rig.h \
 	tests/support/tool-call.c \
 	tests/support/tool-call.h
 
@@ -87,6 +89,7 @@ store_tests = \
 	tests/store/test-pgtest$(EXEEXT) \
 	tests/store/test-pooler$(EXEEXT) \
 	tests/store/test-restart$(EXEEXT) \
+	tests/store/test-sandbox-ends$(EXEEXT) \
 	tests/store/test-sandbox$(EXEEXT) \
 	tests/store/test-turn$(EXEEXT)
 
@@ -118,6 +121,7 @@ e2e_tests = \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
+	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \
@@ -194,6 +198,7 @@ EXTRA_DIST += \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
+	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_two_nodes.py \

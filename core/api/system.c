@@ -11,6 +11,7 @@
 #include "events/notify.h"
 #include "plugin/counters.h"
 #include "run/engine.h"
+#include "sandbox/manager.h"
 #include "store/deployment.h"
 #include "store/node.h"
 
@@ -103,6 +104,8 @@ mg_rc mg_get_metrics(struct mg_http_req *req, struct mg_http_res *res, struct mg
     if (app->registry)
         mg_registry_metrics(app->registry, &res->body);
     mg_waiting_metrics(req->pg, &res->body);
+    if (app->sandboxes)
+        mg_sandboxes_metrics(app->sandboxes, &res->body);
     if (app->notify)
         notify_metrics(&res->body, app->notify);
     if (app->http)

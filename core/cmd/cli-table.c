@@ -58,6 +58,12 @@ static const struct mg_cli_opt CONFORMANCE_OPTS[] = {
     {"live", NULL, "make and destroy sandboxes at the service that the plugin speaks to"},
     {NULL, NULL, NULL},
 };
+static const struct mg_cli_opt ORPHANS_OPTS[] = {
+    {"destroy", NULL, "destroy those that are older than MANGO_SANDBOX_ORPHAN_GRACE"},
+    {"now", NULL, "with --destroy: of any age"},
+    {"backend", "NAME", "only this one (default: MANGO_SANDBOX and those that stored sandboxes name)"},
+    {NULL, NULL, NULL},
+};
 static const struct mg_cli_opt DOCTOR_OPTS[] = {
     {"url", "URL", "the running server (default: MANGO_BASE_URL, else http://127.0.0.1:8080)"},
     {"model", NULL,
@@ -124,6 +130,17 @@ const struct mg_cli_command mg_cli_commands[] = {
      "--live\n\n"
      "A plugin that speaks to a service (it requires the host's HTTP) is run only with --live; without it the file and "
      "its\ntables are checked. Status: 0 when no case failed.\n"},
+    {"sandbox list", "", "list the sandboxes of all sessions", NULL, 0, 0, false, true, mg_cli_sandbox_list,
+     "  mango sandbox list --format json | jq -r 'select(.state == \"lost\").session_id'\n"},
+    {"sandbox orphans", "", "list resources of this deployment that no session owns", ORPHANS_OPTS, 0, 0, false, true,
+     mg_cli_sandbox_orphans,
+     "  mango sandbox orphans\n  mango sandbox orphans --destroy --now --backend docker\n\nResources of another "
+     "deployment "
+     "are never shown or touched. mangod may run or not.\n"},
+    {"sandbox destroy", "SESSION", "end the sandbox of a session that stays; its files are gone", NULL, 1, 1, false,
+     true, mg_cli_sandbox_destroy,
+     "  mango sandbox destroy sesn_01H8X\n\nThe session says from then on that its workspace is "
+     "lost, until it is deleted.\n"},
     {"doctor", "", "check database, schema, clock, plugins, model endpoint, limits; say how to mend what is wrong",
      DOCTOR_OPTS, 0, 0, false, true, mg_cli_doctor,
      "  mango doctor\n  mango doctor --config /etc/mango/mango.conf --format json\n\nStatus: 0 all is well or only "

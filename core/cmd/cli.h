@@ -110,6 +110,9 @@ int mg_cli_plugin_info(struct mg_cli *c);
 int mg_cli_plugin_probe(struct mg_cli *c); /* hidden: the child of list and info */
 int mg_cli_conformance(struct mg_cli *c);
 int mg_cli_conformance_child(struct mg_cli *c); /* hidden: another process of the suite */
+int mg_cli_sandbox_list(struct mg_cli *c);
+int mg_cli_sandbox_orphans(struct mg_cli *c);
+int mg_cli_sandbox_destroy(struct mg_cli *c);
 int mg_cli_doctor(struct mg_cli *c);
 int mg_cli_migrate(struct mg_cli *c);
 int mg_cli_version(struct mg_cli *c);

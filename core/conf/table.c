@@ -153,6 +153,16 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .fallback = "false",
             .help = "Let plugins that ask for it leave certificates unchecked; for tests",
         },
+    [MG_OPT_SANDBOX_ORPHAN_GRACE] =
+        {
+            .name = "sandbox_orphan_grace",
+            .env = "MANGO_SANDBOX_ORPHAN_GRACE",
+            .type = MG_CONF_DURATION,
+            .fallback = "15m",
+            .min = 0,
+            .max = 7 * 24 * HOUR,
+            .help = "Age at which a sandbox that no session owns is destroyed; 0s: never",
+        },
     [MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX] =
         {
             .name = "allow_unsafe_local_sandbox",

@@ -25,6 +25,7 @@
 #include "store/event-log.h"
 #include "store/migrate.h"
 #include "store/node.h"
+#include "store/sandbox.h"
 #include "store/state-dir.h"
 
 struct mg_server {
@@ -216,11 +217,9 @@ static bool plugin_secret(void *ctx, const char *plugin, const char *name, struc
     return v && mg_buf_str(out, v) == MG_OK;
 }
 
-static mg_rc open_sandbox(struct mg_server *s, struct mg_err *err)
+static mg_rc open_plugins(struct mg_server *s, struct mg_err *err)
 {
-    const char *name = mg_conf_strn(s->conf, MG_OPT_SANDBOX);
     const char *dir = mg_conf_strn(s->conf, MG_OPT_PLUGIN_DIR);
-    struct mg_plugin *backend = NULL;
     mg_rc rc = mg_plugin_net_open(
         &(struct mg_plugin_net_opts){.ca_file = mg_conf_strn(s->conf, MG_OPT_PLUGIN_CA_FILE),
                                      .proxy = mg_conf_strn(s->conf, MG_OPT_PLUGIN_PROXY),
@@ -236,25 +235,62 @@ static mg_rc open_sandbox(struct mg_server *s, struct mg_err *err)
         .ctx = s,
     };
     s->registry = mg_registry_new(dir ? dir : s->opts.plugin_dir, &s->services);
-    if (!name)
-        return MG_OK;
+    return MG_OK;
+}
+
+static mg_rc load_backend(struct mg_server *s, const char *name, const char *variable, struct mg_plugin **ret,
+                          struct mg_err *err)
+{
     mg_auto(buf) struct mg_buf config = MG_BUF_INIT(1024 * 1024);
-    rc = mg_conf_plugin_json(s->conf, name, &config);
-    if (rc == MG_OK)
-        rc = mg_registry_get(s->registry, name, "MANGO_SANDBOX", mg_buf_view(&config), &backend, err);
-    if (rc < 0 || !backend)
+    mg_rc rc = mg_conf_plugin_json(s->conf, name, &config);
+    return rc < 0 ? rc : mg_registry_get(s->registry, name, variable, mg_buf_view(&config), ret, err);
+}
+
+/* Backends that stored sandboxes name besides the default one: for attach and teardown. One that does not load is no reason
+ * to stop: its sessions are left to nodes that have it. */
+static void load_bound_backends(struct mg_server *s)
+{
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    struct mg_pg *pg = mg_pg_new(s->conninfo);
+    struct mg_plugin *p;
+    struct mg_sv *names;
+    struct mg_err err = {0};
+    int n = 0;
+    if (mg_bound_providers(pg, a, &names, &n, &err) < 0)
+        mg_log(MG_WARN, "the backends of stored sandboxes are not known", MG_F_STR("error", err.text));
+    for (int i = 0; i < n; i++) {
+        if (load_backend(s, mg_arena_strdup(a, names[i]), "backend of stored sandboxes", &p, &err) < 0)
+            mg_log(MG_WARN, "a backend of stored sandboxes is not loaded; its sessions wait for a node that has it",
+                   MG_F_STR("error", err.text));
+    }
+    mg_pg_free(pg);
+}
+
+static mg_rc open_sandbox(struct mg_server *s, struct mg_err *err)
+{
+    const char *name = mg_conf_strn(s->conf, MG_OPT_SANDBOX);
+    bool careful =
+        mg_conf_strn(s->conf, MG_OPT_MODEL_BASE_URL) && !mg_conf_bool(s->conf, MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX);
+    struct mg_plugin *backend = NULL;
+    mg_rc rc = open_plugins(s, err);
+    if (rc == MG_OK && name)
+        rc = load_backend(s, name, "MANGO_SANDBOX", &backend, err);
+    if (rc < 0)
         return rc;
-    bool isolated = backend->desc->caps & MANGO_CAP_ISOLATED;
-    if (!isolated && mg_conf_strn(s->conf, MG_OPT_MODEL_BASE_URL) &&
-        !mg_conf_bool(s->conf, MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX))
+    if (backend && careful && !mg_plugin_isolated(backend))
         return mg_err_set(
             err, MG_ECONFIG,
             "MANGO_SANDBOX=%s is no isolation boundary, and MANGO_MODEL_BASE_URL names a model on the network, whose "
             "commands would run on "
             "this host; choose an isolating sandbox, or set MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX=1 if you accept that",
             name);
-    s->sandboxes = mg_sandboxes_new(&(struct mg_sandboxes_opts){
-        .registry = s->registry, .backend = backend, .deployment_id = mg_id_sv(&s->deployment)});
+    load_bound_backends(s);
+    s->sandboxes = mg_sandboxes_new(
+        &(struct mg_sandboxes_opts){.registry = s->registry,
+                                    .backend = backend,
+                                    .isolated_only = careful,
+                                    .deployment_id = mg_id_sv(&s->deployment),
+                                    .orphan_grace_ms = (uint64_t)mg_conf_ms(s->conf, MG_OPT_SANDBOX_ORPHAN_GRACE)});
     return MG_OK;
 }
 

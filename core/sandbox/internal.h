@@ -13,8 +13,10 @@
 
 enum {
     MG_SANDBOX_REF_MAX = 1024,      /* bytes of an id, a root, an identity */
-    MG_SANDBOX_RETRY_MIN_MS = 5000, /* between two tries to destroy, doubled each time */
-    MG_SANDBOX_RETRY_MAX_MS = 300000,
+    MG_SANDBOX_RETRY_MIN_MS = 1000, /* between two tries to destroy, doubled each time: semantics DL1 */
+    MG_SANDBOX_RETRY_MAX_MS = 60000,
+    MG_ORPHAN_LOOK_MIN_MS = 1000, /* between two listings: a quarter of the grace time within these bounds */
+    MG_ORPHAN_LOOK_MAX_MS = 300000,
 };
 
 /* The present moment of one session: its lock, and the handle that is out. In the map while anybody holds a reference.
@@ -33,6 +35,11 @@ struct mg_sandboxes {
     pthread_mutex_t lock;   /* guards what follows */
     struct mg_map *entries; /* session id -> struct mg_sandbox_entry */
     struct mg_map *retries; /* session id -> struct mg_sandbox_retry */
+    struct mg_map *orphans; /* backend and id -> when it was first seen; the reconciler's */
+    atomic_bool reconciling;
+    unsigned orphan_round;                          /* the reconciler's */
+    uint64_t orphan_next_ns;                        /* the reconciler's: of the next listing */
+    atomic_uint n_orphans, n_deleting, n_destroyed; /* for /metrics: as the last scan found them; since the start */
 };
 
 struct mg_sandbox {
@@ -49,6 +56,11 @@ struct mg_sandbox {
 /* manager.c: acquire with what the intent holds instead of the caller's config. */
 mg_rc mg_sandbox_settle(struct mg_sandboxes *m, struct mg_pg *pg, const struct mg_intent *in, struct mg_sandbox **ret,
                         struct mg_err *err) MG_MUSTCHECK;
+
+/* orphans.c: a listing when it is time, and what it finds to an end. */
+void mg_orphans_sweep(struct mg_sandboxes *m, struct mg_pg *pg);
+/* manager.c: the handles of a session answer MG_EGONE from now on. */
+void mg_sandbox_cut_off(struct mg_sandboxes *m, struct mg_sv session);
 
 /* handle.c: takes the texts over from the buffers. */
 struct mg_sandbox *mg_sandbox_new(struct mg_sandboxes *m, struct mg_sandbox_entry *e, struct mg_plugin *p,

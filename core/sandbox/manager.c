@@ -57,6 +57,7 @@ struct mg_sandboxes *mg_sandboxes_new(const struct mg_sandboxes_opts *opts)
     pthread_mutex_init(&m->lock, NULL);
     m->entries = mg_map_new();
     m->retries = mg_map_new();
+    m->orphans = mg_map_new();
     return m;
 }
 
@@ -73,6 +74,8 @@ void mg_sandboxes_free(struct mg_sandboxes *m)
         return;
     mg_map_each(m->retries, free_value, NULL);
     mg_map_free(m->retries);
+    mg_map_each(m->orphans, free_value, NULL);
+    mg_map_free(m->orphans);
     mg_map_free(m->entries); /* empty: no handle is out */
     pthread_mutex_destroy(&m->lock);
     free(m->deployment_id);
@@ -137,6 +140,7 @@ struct work {
     struct mg_cancel *cancel;
     struct mg_spec spec;
     char label[MG_LABEL_LEN];
+    bool settling; /* for the reconciler: what is stored is what is wanted */
 };
 
 static mg_rc plugin_of(struct mg_sandboxes *m, struct mg_sv provider, struct mg_plugin **ret, struct mg_err *err)
@@ -158,6 +162,18 @@ static mg_rc plugin_of(struct mg_sandboxes *m, struct mg_sv provider, struct mg_
                       "the session's sandbox is bound to backend '%s', which this server cannot load; its operator "
                       "must install it again",
                       name);
+}
+
+/* The same for a backend in which commands will run. */
+static mg_rc runner_of(struct mg_sandboxes *m, struct mg_sv provider, struct mg_plugin **ret, struct mg_err *err)
+{
+    mg_rc rc = plugin_of(m, provider, ret, err);
+    if (rc < 0 || !m->opts.isolated_only || mg_plugin_isolated(*ret))
+        return rc;
+    return mg_err_set(err, MG_ECONFLICT,
+                      "the session's sandbox is bound to backend '%s', which is no isolation boundary, and this server "
+                      "has a model on the network; its operator may set MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX=1",
+                      (*ret)->name);
 }
 
 static struct mango_sandbox_spec abi_spec(struct work *w)
@@ -267,30 +283,45 @@ static mg_rc check_binding(const struct work *w, const struct mg_binding *b, str
     return MG_OK;
 }
 
-static mg_rc attach(struct work *w, const struct mg_binding *b, struct mg_sandbox **ret, struct mg_err *err)
+/* With the lock on attaches: the marker goes one step on, in the workspace first and in the row then. */
+static mg_rc attach_marked(struct work *w, struct mg_plugin *p, const struct mg_binding *seen, struct mg_sandbox **ret,
+                           struct mg_err *err)
 {
-    struct mg_plugin *p = NULL;
     struct mg_sandbox *s = NULL;
     struct mg_sv next = {NULL, 0};
-    mg_rc rc = check_binding(w, b, err);
+    struct mg_binding b = *seen;
+    mg_rc rc = mg_binding_get(w->pg, w->a, mg_id_sv(&w->entry->session), &b, err); /* as it is under the lock */
     if (rc == MG_OK)
-        rc = plugin_of(w->m, b->provider, &p, err);
-    if (rc < 0 || !p)
-        return rc;
-    rc = call_backend(w, p, b->external_id, &s, err);
+        rc = call_backend(w, p, b.external_id, &s, err);
     if (rc == MG_OK)
-        rc = mg_marker_next(s, w->a, b->generation, &next, err);
+        rc = mg_marker_next(s, w->a, b.generation, &next, err);
     if (rc == MG_EGONE)
-        note_lost(w, b, err);
+        note_lost(w, &b, err);
     mg_hook("sandbox.before_advance");
     if (rc == MG_OK)
-        rc = mg_binding_advance(w->pg, mg_id_sv(&w->entry->session), b->generation, next, err);
+        rc = mg_binding_advance(w->pg, mg_id_sv(&w->entry->session), b.generation, next, err);
     if (rc == MG_EFENCED)
         rc = mg_err_set(err, MG_EUNAVAIL, "another server attaches to the session's sandbox at this moment");
     if (rc == MG_OK)
         *ret = s;
     else if (s)
         drop(s);
+    return rc;
+}
+
+static mg_rc attach(struct work *w, const struct mg_binding *b, struct mg_sandbox **ret, struct mg_err *err)
+{
+    struct mg_plugin *p = NULL;
+    struct mg_sv session = mg_id_sv(&w->entry->session);
+    mg_rc rc = check_binding(w, b, err);
+    if (rc == MG_OK)
+        rc = runner_of(w->m, b->provider, &p, err);
+    if (rc == MG_OK && p)
+        rc = mg_attach_lock(w->pg, session, err);
+    if (rc < 0 || !p)
+        return rc;
+    rc = attach_marked(w, p, b, ret, err);
+    mg_attach_unlock(w->pg, session);
     return rc;
 }
 
@@ -325,7 +356,7 @@ static mg_rc create(struct work *w, const struct mg_intent *in, struct mg_sandbo
     struct mg_sandbox *s = NULL;
     struct mg_binding b = {.provider = in->provider, .label = in->label, .spec_hash = in->spec_hash};
     struct mg_sv session = mg_id_sv(&w->entry->session);
-    mg_rc rc = plugin_of(w->m, in->provider, &p, err);
+    mg_rc rc = runner_of(w->m, in->provider, &p, err);
     if (rc == MG_OK)
         rc = mg_spec_from_text(w->a, in->spec, &w->spec, err);
     if (rc < 0 || !p)
@@ -362,9 +393,24 @@ static mg_rc create(struct work *w, const struct mg_intent *in, struct mg_sandbo
     return attach(w, &b, ret, err);
 }
 
+/* A create that began with another backend or another spec is never adopted: whoever began it, or the reconciler, brings it
+ * to its end as it is stored, and then the sandbox is found bound. */
+static mg_rc same_intent(const struct work *w, const struct mg_intent *in, struct mg_err *err)
+{
+    if (w->settling || (mg_sv_eqz(in->provider, w->m->opts.backend->name) && mg_sv_eq(in->spec_hash, w->spec.hash)))
+        return MG_OK;
+    return mg_err_set(
+        err, MG_EUNAVAIL,
+        "the session's sandbox is being made by backend '%.*s' with another specification; it is finished "
+        "first, in at most %d s",
+        MG_SV_ARG(in->provider), MG_SANDBOX_INTENT_GRACE_S);
+}
+
 static mg_rc begin_create(struct work *w, struct mg_sandbox **ret, struct mg_err *err)
 {
     struct mg_plugin *p = w->m->opts.backend;
+    if (!p)
+        return mg_err_set(err, MG_EINVAL, "this server runs no sandbox: set MANGO_SANDBOX");
     struct mg_intent in = {.session_id = mg_id_sv(&w->entry->session),
                            .provider = mg_sv_of(p->name),
                            .label = mg_sv_of(w->label),
@@ -377,7 +423,7 @@ static mg_rc begin_create(struct work *w, struct mg_sandbox **ret, struct mg_err
     if (rc < 0)
         return rc;
     if (!bound)
-        return create(w, &in, ret, err);
+        return same_intent(w, &in, err) == MG_OK ? create(w, &in, ret, err) : MG_EUNAVAIL;
     struct mg_binding b;
     rc = mg_binding_get(w->pg, w->a, in.session_id, &b, err);
     return rc < 0 ? rc : attach(w, &b, ret, err);
@@ -426,7 +472,7 @@ mg_rc mg_sandbox_settle(struct mg_sandboxes *m, struct mg_pg *pg, const struct m
                         struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    struct work w = {.m = m, .pg = pg, .a = a};
+    struct work w = {.m = m, .pg = pg, .a = a, .settling = true};
     mg_rc rc = mg_spec_from_text(a, in->spec, &w.spec, err);
     if (rc < 0)
         return rc;
@@ -464,13 +510,15 @@ mg_rc mg_sandbox_check(const struct mg_sandboxes *m, struct mg_sv env_config, st
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     struct mg_spec spec;
     mg_rc rc = mg_spec_from_config(a, env_config, m->opts.image, &spec, err);
-    return rc < 0 ? rc : mg_spec_check(&spec, m->opts.backend, err);
+    return rc < 0 || !m->opts.backend ? rc : mg_spec_check(&spec, m->opts.backend, err);
 }
 
 mg_rc mg_sandboxes_health(struct mg_sandboxes *m, struct mg_err *err)
 {
     struct mg_plugin *p = m->opts.backend;
     struct mg_err own = {0};
+    if (!p)
+        return MG_OK;
     struct mango_call call = mg_plugin_call(in_ms(MG_SANDBOX_HEALTH_MS), NULL, &own);
     struct mg_guard g = mg_guard_enter(p, MG_OP_HEALTH);
     mg_rc rc = mg_plugin_rc(p, MG_OP_HEALTH, mg_guard_leave(&g, p->sandbox->health(p->ctx, &call)), &own);
@@ -485,6 +533,18 @@ static void cut_off(struct mg_sandbox_entry *e)
     if (e->live)
         atomic_store(&e->live->gone, true);
     e->live = NULL;
+}
+
+void mg_sandbox_cut_off(struct mg_sandboxes *m, struct mg_sv session)
+{
+    pthread_mutex_lock(&m->lock);
+    bool here = mg_map_get(m->entries, session) != NULL;
+    pthread_mutex_unlock(&m->lock);
+    struct mg_sandbox_entry *e = here ? entry_lock(m, session) : NULL;
+    if (!e)
+        return;
+    cut_off(e);
+    entry_unlock(m, e);
 }
 
 static mg_rc destroy_bound(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session, const struct mg_binding *b,
@@ -538,6 +598,29 @@ mg_rc mg_sandbox_destroy(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv 
             rc = destroy_intent(m, pg, &in, err);
         else if (rc == MG_ENOTFOUND)
             rc = MG_OK;
+    }
+    entry_unlock(m, e);
+    return rc;
+}
+
+mg_rc mg_sandbox_end(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id, struct mg_err *err)
+{
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    struct mg_sandbox_entry *e = entry_lock(m, session_id);
+    if (!e)
+        return mg_err_set(err, MG_EINVAL, "not a session id");
+    struct mg_binding b;
+    struct mg_plugin *p = NULL;
+    char label[MG_LABEL_LEN];
+    mg_sandbox_label(m->opts.deployment_id, session_id, label);
+    mg_rc rc = mg_binding_get(pg, a, session_id, &b, err);
+    if (rc == MG_OK)
+        rc = plugin_of(m, b.provider, &p, err);
+    if (rc == MG_OK)
+        rc = mg_binding_lost(pg, session_id, b.external_id, err);
+    if (rc == MG_OK && p) {
+        cut_off(e);
+        rc = call_destroy(p, b.external_id, label, err);
     }
     entry_unlock(m, e);
     return rc;

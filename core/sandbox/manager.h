@@ -34,9 +34,11 @@ struct mg_sandbox; /* a live handle on one session's sandbox, counted */
 
 struct mg_sandboxes_opts {
     struct mg_registry *registry;
-    struct mg_plugin *backend; /* of new sessions: what MANGO_SANDBOX names */
+    struct mg_plugin *backend; /* of new sessions: what MANGO_SANDBOX names. NULL: none are made */
+    bool isolated_only;        /* a backend that is no boundary is for teardown alone: a network model is configured */
     struct mg_sv deployment_id;
-    struct mg_sv image; /* MANGO_SANDBOX_IMAGE, or empty */
+    struct mg_sv image;       /* MANGO_SANDBOX_IMAGE, or empty */
+    uint64_t orphan_grace_ms; /* how long a resource without an owner is left alone; 0: for ever */
 };
 
 struct mg_sandboxes *mg_sandboxes_new(const struct mg_sandboxes_opts *opts); /* opts is copied, the registry borrowed */
@@ -74,11 +76,20 @@ mg_rc mg_sandbox_check(const struct mg_sandboxes *m, struct mg_sv env_config, st
 mg_rc mg_sandbox_destroy(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id,
                          struct mg_err *err) MG_MUSTCHECK;
 
-/* One scan, every 5 s, on a thread with a connection of its own: settles intents that a crash left, and retries
- * destroys of sessions that are being deleted. Calls gone(ctx, session_id) for each deleting session that has nothing
+/* An operator ends the sandbox of a session that stays: it is noted as lost first, so that the session says so from then
+ * on and never works in an empty one. MG_ENOTFOUND: it has none. */
+mg_rc mg_sandbox_end(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id,
+                     struct mg_err *err) MG_MUSTCHECK;
+
+/* One scan, every 5 s, on a thread with a connection of its own: settles intents that a crash left, retries destroys of
+ * sessions that are being deleted, cuts off what was noted as lost elsewhere, and looks for orphans. A scan that
+ * meets another one of this process does nothing. Calls gone(ctx, session_id) for each deleting session that has nothing
  * left here, so that the caller may delete its row. Safe on several nodes at once. */
 void mg_sandboxes_reconcile(struct mg_sandboxes *m, struct mg_pg *pg, void (*gone)(void *ctx, struct mg_sv session_id),
                             void *ctx);
+
+/* Prometheus text: what is still to be destroyed, orphans. */
+void mg_sandboxes_metrics(struct mg_sandboxes *m, struct mg_buf *out);
 
 /* MG_OK when the default backend answers; for /readyz. */
 mg_rc mg_sandboxes_health(struct mg_sandboxes *m, struct mg_err *err) MG_MUSTCHECK;

@@ -196,6 +196,30 @@ mg_rc mg_binding_insert(struct mg_pg *pg, struct mg_arena *a, struct mg_sv sessi
     return rc;
 }
 
+static const struct mg_stmt SQL_ATTACH_LOCK = {
+    "attach_lock",
+    "SELECT pg_try_advisory_lock(hashtextextended('mango-attach ' || $1, 0))",
+};
+static const struct mg_stmt SQL_ATTACH_UNLOCK = {
+    "attach_unlock",
+    "SELECT pg_advisory_unlock(hashtextextended('mango-attach ' || $1, 0))",
+};
+
+mg_rc mg_attach_lock(struct mg_pg *pg, struct mg_sv session, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_pg_exec(pg, &SQL_ATTACH_LOCK, &session, 1, &r, err);
+    if (rc < 0 || mg_res_bool(r, 0, 0))
+        return rc;
+    return mg_err_set(err, MG_EUNAVAIL, "another server attaches to the session's sandbox at this moment");
+}
+
+void mg_attach_unlock(struct mg_pg *pg, struct mg_sv session)
+{
+    struct mg_err err = {0};
+    (void)!mg_pg_exec(pg, &SQL_ATTACH_UNLOCK, &session, 1, NULL, &err); /* lost with its connection otherwise */
+}
+
 static const struct mg_stmt SQL_ADVANCE = {
     "sandbox_advance",
     "UPDATE sandboxes SET generation = $3 WHERE session_id = $1 AND generation = $2 RETURNING 1",
@@ -228,24 +252,4 @@ static const struct mg_stmt SQL_UNBIND = {
 mg_rc mg_binding_delete(struct mg_pg *pg, struct mg_sv session, struct mg_sv external_id, struct mg_err *err)
 {
     return mg_pg_exec(pg, &SQL_UNBIND, (const struct mg_sv[]){session, external_id}, 2, NULL, err);
-}
-
-static const struct mg_stmt SQL_DELETING = {
-    "sandbox_deleting",
-    "SELECT session_id FROM session_state WHERE deleting_at IS NOT NULL ORDER BY deleting_at LIMIT $1",
-};
-
-mg_rc mg_deleting_list(struct mg_pg *pg, struct mg_arena *a, int max, struct mg_sv **ret, int *ret_n,
-                       struct mg_err *err)
-{
-    mg_auto(res) struct mg_res *r = NULL;
-    struct mg_sv p = mg_p_int(a, max);
-    mg_rc rc = mg_pg_exec(pg, &SQL_DELETING, &p, 1, &r, err);
-    if (rc < 0)
-        return rc;
-    *ret_n = mg_res_rows(r);
-    *ret = mg_arena_alloc(a, (size_t)*ret_n * sizeof(**ret) + 1);
-    for (int i = 0; i < *ret_n; i++)
-        (*ret)[i] = mg_arena_sv(a, mg_res_sv(r, i, 0));
-    return MG_OK;
 }

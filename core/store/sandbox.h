@@ -40,6 +40,10 @@ mg_rc mg_intent_claim(struct mg_pg *pg, struct mg_arena *a, int grace_s, int max
  * another session. MG_EUNAVAIL with code commit_unknown: either may hold. */
 mg_rc mg_binding_insert(struct mg_pg *pg, struct mg_arena *a, struct mg_sv session, struct mg_binding *b,
                         struct mg_err *err) MG_MUSTCHECK;
+/* One attach to a session's sandbox at a time, over all nodes: the marker in the workspace is no row that could be fenced.
+ * MG_EUNAVAIL: another one is at it. The lock is the connection's. */
+mg_rc mg_attach_lock(struct mg_pg *pg, struct mg_sv session, struct mg_err *err) MG_MUSTCHECK;
+void mg_attach_unlock(struct mg_pg *pg, struct mg_sv session);
 /* From one generation to the next; MG_EFENCED when another node was there before. */
 mg_rc mg_binding_advance(struct mg_pg *pg, struct mg_sv session, struct mg_sv from, struct mg_sv to,
                          struct mg_err *err) MG_MUSTCHECK;
@@ -49,8 +53,28 @@ mg_rc mg_binding_lost(struct mg_pg *pg, struct mg_sv session, struct mg_sv exter
 mg_rc mg_binding_delete(struct mg_pg *pg, struct mg_sv session, struct mg_sv external_id,
                         struct mg_err *err) MG_MUSTCHECK;
 
-/* Sessions that are being deleted, longest waiting first. */
-mg_rc mg_deleting_list(struct mg_pg *pg, struct mg_arena *a, int max, struct mg_sv **ret, int *ret_n,
-                       struct mg_err *err) MG_MUSTCHECK;
+/* ---- sandbox-list.c ---- */
+
+/* Sessions that are being deleted, in the order of their ids, behind after ("": from the first). */
+mg_rc mg_deleting_list(struct mg_pg *pg, struct mg_arena *a, struct mg_sv after, int max, struct mg_sv **ret,
+                       int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+/* Sessions whose sandbox is noted as lost. */
+mg_rc mg_lost_list(struct mg_pg *pg, struct mg_arena *a, int max, struct mg_sv **ret, int *ret_n,
+                   struct mg_err *err) MG_MUSTCHECK;
+/* Whether a resource has an owner: a binding to exactly this one, or a create under this label that may be in flight. */
+mg_rc mg_owned_known(struct mg_pg *pg, struct mg_sv provider, struct mg_sv id, struct mg_sv label, bool *ret,
+                     struct mg_err *err) MG_MUSTCHECK;
+/* Backends that bindings and intents name, sorted. */
+mg_rc mg_bound_providers(struct mg_pg *pg, struct mg_arena *a, struct mg_sv **ret, int *ret_n,
+                         struct mg_err *err) MG_MUSTCHECK;
+
+struct mg_sandbox_row {
+    struct mg_sv session_id, workspace_id, provider, external_id, label;
+    const char *state; /* "bound", "making", "lost", "deleting" */
+    int64_t created_us;
+};
+/* All of them, oldest first. session "": of all sessions. */
+mg_rc mg_sandbox_rows(struct mg_pg *pg, struct mg_arena *a, struct mg_sv session, struct mg_sandbox_row **ret,
+                      int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 
 #endif

@@ -1,5 +1,5 @@
 /* The backend `local` with capabilities that it does not have: LIE_CAPS (a number) is added to its bits, and the operations that these ask for do
- * nothing and say that all is well. LIE_FORGETS: it loses its workspaces at every start. Built by tests/unit/test-conformance.c. */
+ * nothing and say that all is well. LIE_TWICE: each create makes another sandbox. LIE_FORGETS: it loses its workspaces at every start. Built by tests/unit/test-conformance.c. */
 #define mango_plugin_entry local_entry
 #include "plugins/local/plugin.c"
 #undef mango_plugin_entry
@@ -27,11 +27,32 @@ static struct mango_sandbox_spec plain(const struct mango_sandbox_spec *spec, st
     return s;
 }
 
+/* A label of its own for each create: its last digits are random, and the id tells them. */
+static mango_status create_another(void *ctx, const struct mango_call *call, struct mango_sandbox_spec *s, struct mango_sandbox_ref *ret)
+{
+    char label[LABEL_LEN + 1];
+    memcpy(label, s->label.ptr, LABEL_LEN);
+    random_hex(label + LABEL_LEN - 8, 8);
+    s->label.ptr = label;
+    return local_create(ctx, call, s, ret);
+}
+
+/* The label under which the id was made. */
+static struct mango_sv label_in(struct mango_sv id, struct mango_sv label)
+{
+    return getenv("LIE_TWICE") && id.len == ID_LEN ? (struct mango_sv){id.ptr + 8, LABEL_LEN} : label;
+}
+
+static mango_status lie_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)
+{
+    return local_destroy(ctx, call, id, label_in(id, label));
+}
+
 static mango_status lie_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
 {
     struct mango_network net;
     struct mango_sandbox_spec s = plain(spec, &net);
-    return local_create(ctx, call, &s, ret);
+    return getenv("LIE_TWICE") ? create_another(ctx, call, &s, ret) : local_create(ctx, call, &s, ret);
 }
 
 static mango_status lie_attach(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_sandbox_spec *spec,
@@ -39,6 +60,7 @@ static mango_status lie_attach(void *ctx, const struct mango_call *call, struct 
 {
     struct mango_network net;
     struct mango_sandbox_spec s = plain(spec, &net);
+    s.label = label_in(id, s.label);
     return local_attach(ctx, call, id, &s, ret);
 }
 
@@ -156,6 +178,7 @@ MANGO_EXPORT const struct mango_plugin *mango_plugin_entry(void)
     lie_ops = ops;
     lie_ops.create = lie_create;
     lie_ops.attach = lie_attach;
+    lie_ops.destroy = lie_destroy;
     lie_ops.exec = lie_exec;
     lie_ops.proc_open = lie_proc_open;
     lie_ops.proc_resize = lie_resize;

@@ -8,148 +8,8 @@
 #include "base/mem.h"
 #include "sandbox/internal.h"
 #include "sandbox/manager.h"
-#include "support/pgtest.h"
-#include "support/plugin-build.h"
+#include "support/sandbox-rig.h"
 #include "unit/unit.h"
-
-static char plugins[PLUGIN_PATH_MAX], base[PLUGIN_PATH_MAX + 8];
-static const char config[] =
-    "{\"type\":\"cloud\",\"networking\":{\"type\":\"unrestricted\"},\"packages\":{\"type\":\"packages\",\"apt\":[]}}";
-
-struct fixture {
-    struct mg_pgtest *db;
-    struct mg_pg *pg;
-    struct mg_registry *registry;
-    struct mg_sandboxes *m;
-    struct mg_plugin *local;
-    struct mg_id session;
-};
-
-static bool setting(void *ctx, const char *plugin, const char *name, struct mg_buf *out)
-{
-    (void)ctx;
-    (void)plugin;
-    return strcmp(name, "base_dir") == 0 && mg_buf_str(out, base) == MG_OK;
-}
-
-static const struct mg_plugin_services services = {.setting = setting};
-
-static struct mg_id session_make(struct fixture *f)
-{
-    struct mg_id id = mg_id_new("sesn");
-    char sql[2048];
-    snprintf(
-        sql, sizeof(sql),
-        "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', 'wrkspc_default', "
-        "'e', 'cloud', '{}')"
-        " ON CONFLICT DO NOTHING;"
-        "INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type, env_config)"
-        " VALUES ('%s', 'wrkspc_default', 'agent_1', 1, '{}', 'env_1', 'cloud', '{}');"
-        "INSERT INTO session_state (session_id) VALUES ('%s')",
-        id.s, id.s);
-    pgtest_run(f->db, sql);
-    return id;
-}
-
-/* What a process of the server has. */
-static void open_manager(struct fixture *f)
-{
-    struct mg_err err = {0};
-    f->registry = mg_registry_new(plugins, &services);
-    if (mg_registry_get(f->registry, "local", "MANGO_SANDBOX", mg_sv_n(NULL, 0), &f->local, &err) < 0)
-        fail_msg("%s", err.text);
-    f->m = mg_sandboxes_new(
-        &(struct mg_sandboxes_opts){.registry = f->registry, .backend = f->local, .deployment_id = MG_SV("dep1")});
-}
-
-static void close_manager(struct fixture *f)
-{
-    mg_sandboxes_free(f->m);
-    mg_registry_free(f->registry);
-}
-
-static void restart(struct fixture *f)
-{
-    close_manager(f);
-    open_manager(f);
-}
-
-static int group_up(void **state)
-{
-    (void)state;
-    plugin_dir_make(plugins);
-    snprintf(base, sizeof(base), "%s/base", plugins);
-    return plugin_build_local(plugins) ? 0 : -1;
-}
-
-static int group_down(void **state)
-{
-    (void)state;
-    plugin_dir_remove(plugins);
-    return 0;
-}
-
-static int up(void **state)
-{
-    struct fixture *f = calloc(1, sizeof(*f));
-    f->db = pgtest_new();
-    f->pg = mg_pg_new(pgtest_conninfo(f->db));
-    open_manager(f);
-    f->session = session_make(f);
-    *state = f;
-    return 0;
-}
-
-static int down(void **state)
-{
-    struct fixture *f = *state;
-    close_manager(f);
-    mg_pg_free(f->pg);
-    pgtest_free(f->db);
-    free(f);
-    return plugin_sh("rm -rf '%s'", base) ? 0 : -1;
-}
-
-static mg_rc try_acquire(struct fixture *f, struct mg_sandbox **ret, struct mg_err *err)
-{
-    return mg_sandbox_acquire(f->m, f->pg, mg_id_sv(&f->session), mg_sv_of(config), NULL, ret, err);
-}
-
-static struct mg_sandbox *acquire(struct fixture *f)
-{
-    struct mg_sandbox *s = NULL;
-    struct mg_err err = {0};
-    if (try_acquire(f, &s, &err) < 0)
-        fail_msg("%s", err.text);
-    return s;
-}
-
-static void put(struct mg_sandbox *s, const char *path, const char *text)
-{
-    struct mg_err err = {0};
-    if (mg_sandbox_ops(s)->write(s, path, mg_sv_of(text), &err) < 0)
-        fail_msg("%s", err.text);
-}
-
-static void holds(struct mg_sandbox *s, const char *path, const char *text)
-{
-    struct mg_err err = {0};
-    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(4096);
-    bool eof;
-    if (mg_sandbox_ops(s)->read(s, path, 0, 4000, &b, &eof, &err) < 0)
-        fail_msg("%s", err.text);
-    assert_string_equal(b.ptr ? b.ptr : "", text);
-}
-
-static int64_t count(struct fixture *f, const char *sql)
-{
-    struct mg_stmt st = {"", sql};
-    mg_auto(res) struct mg_res *r = NULL;
-    struct mg_err err = {0};
-    if (mg_pg_exec(f->pg, &st, NULL, 0, &r, &err) < 0)
-        fail_msg("%s", err.text);
-    return mg_res_int(r, 0, 0);
-}
 
 static bool collect(void *ctx, int stream, const char *p, size_t n)
 {
@@ -181,25 +41,25 @@ static void spec_text_and_hash_never_change(void **state)
     struct mg_spec again;
     assert_int_equal(mg_spec_from_text(a, s.text, &again, &err), MG_OK);
     assert_string_equal(again.hash.ptr, s.hash.ptr);
-    assert_int_equal(mg_spec_from_config(a, mg_sv_of(config), MG_SV(""), &s, &err), MG_OK);
+    assert_int_equal(mg_spec_from_config(a, mg_sv_of(rig_config), MG_SV(""), &s, &err), MG_OK);
     assert_string_equal(s.text.ptr, "{\"image\":\"\",\"network\":{\"mode\":\"open\"}}");
 }
 
 static void first_use_makes_and_binds_and_a_restart_finds_the_files(void **state)
 {
     struct fixture *f = *state;
-    struct mg_sandbox *s = acquire(f);
-    put(s, "a/b.txt", "kept");
-    struct mg_sandbox *same = acquire(f);
+    struct mg_sandbox *s = rig_acquire(f);
+    rig_put(s, "a/b.txt", "kept");
+    struct mg_sandbox *same = rig_acquire(f);
     assert_ptr_equal(s, same);
-    assert_int_equal(count(f, "SELECT count(*) FROM sandboxes"), 1);
-    assert_int_equal(count(f, "SELECT count(*) FROM sandbox_intents"), 0);
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes"), 1);
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandbox_intents"), 0);
     mg_sandbox_release(same);
     mg_sandbox_release(s);
     for (int i = 0; i < 3; i++) {
-        restart(f);
-        s = acquire(f);
-        holds(s, "a/b.txt", "kept");
+        rig_restart(f);
+        s = rig_acquire(f);
+        rig_holds(s, "a/b.txt", "kept");
         mg_sandbox_release(s);
     }
 }
@@ -207,7 +67,7 @@ static void first_use_makes_and_binds_and_a_restart_finds_the_files(void **state
 static void commands_run_through_the_table(void **state)
 {
     struct fixture *f = *state;
-    struct mg_sandbox *s = acquire(f);
+    struct mg_sandbox *s = rig_acquire(f);
     struct mg_err err = {0};
     struct mg_exec_status st;
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(4096);
@@ -222,7 +82,7 @@ static void commands_run_through_the_table(void **state)
     assert_true(st.exited && st.exit_code == 3);
     assert_string_equal(out.ptr, "in v\n");
     struct mg_file_stat fs;
-    put(s, "f", "12345");
+    rig_put(s, "f", "12345");
     assert_int_equal(mg_sandbox_ops(s)->stat(s, "f", &fs, &err), MG_OK);
     assert_int_equal(fs.size, 5);
     assert_int_equal(mg_sandbox_ops(s)->stat(s, "nothing", &fs, NULL), MG_ENOTFOUND);
@@ -233,33 +93,33 @@ static void commands_run_through_the_table(void **state)
 static void lose(struct fixture *f, const char *command)
 {
     struct mg_err err = {0};
-    struct mg_sandbox *s = acquire(f);
-    put(s, "work", "x");
+    struct mg_sandbox *s = rig_acquire(f);
+    rig_put(s, "work", "x");
     mg_sandbox_release(s);
-    restart(f);
-    assert_true(plugin_sh("cd '%s'/session-* && %s", base, command));
+    rig_restart(f);
+    assert_true(plugin_sh("cd '%s'/session-* && %s", rig_base, command));
     for (int i = 0; i < 2; i++) { /* and it stays so */
         s = NULL;
-        assert_int_equal(try_acquire(f, &s, &err), MG_EGONE);
+        assert_int_equal(rig_try_acquire(f, &s, &err), MG_EGONE);
         assert_string_equal(err.code, "workspace_lost");
     }
-    assert_int_equal(count(f, "SELECT count(*) FROM sandboxes WHERE lost_at IS NOT NULL"), 1);
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes WHERE lost_at IS NOT NULL"), 1);
 }
 
 static void case_48_a_workspace_that_is_gone_is_never_replaced(void **state)
 {
     lose(*state, "rm -rf \"$PWD\"");
-    assert_true(plugin_sh("test ! -e '%s'/session-*", base));
+    assert_true(plugin_sh("test ! -e '%s'/session-*", rig_base));
 }
 
 static void case_48_an_older_state_is_noticed(void **state)
 {
     struct fixture *f = *state;
-    mg_sandbox_release(acquire(f));
-    assert_true(plugin_sh("cp -a '%s'/session-* '%s'/older", base, plugins));
-    mg_sandbox_release(acquire(f));
+    mg_sandbox_release(rig_acquire(f));
+    assert_true(plugin_sh("cp -a '%s'/session-* '%s'/older", rig_base, rig_plugins));
+    mg_sandbox_release(rig_acquire(f));
     lose(f, "rm -rf workspace && cp -a ../../older/workspace workspace");
-    assert_true(plugin_sh("rm -rf '%s'/older", plugins));
+    assert_true(plugin_sh("rm -rf '%s'/older", rig_plugins));
 }
 
 static void case_48_another_workspace_is_noticed(void **state)
@@ -275,50 +135,50 @@ static void case_50_another_disk_under_the_same_name_is_noticed(void **state)
 static void a_command_that_removes_the_marker_loses_nothing(void **state)
 {
     struct fixture *f = *state;
-    struct mg_sandbox *s = acquire(f);
-    put(s, "work", "x");
+    struct mg_sandbox *s = rig_acquire(f);
+    rig_put(s, "work", "x");
     mg_sandbox_release(s);
-    assert_true(plugin_sh("rm '%s'/session-*/workspace/.mango-generation", base));
-    restart(f);
-    s = acquire(f);
-    holds(s, "work", "x");
+    assert_true(plugin_sh("rm '%s'/session-*/workspace/.mango-generation", rig_base));
+    rig_restart(f);
+    s = rig_acquire(f);
+    rig_holds(s, "work", "x");
     mg_sandbox_release(s);
-    restart(f);
-    mg_sandbox_release(acquire(f));
+    rig_restart(f);
+    mg_sandbox_release(rig_acquire(f));
 }
 
 static void a_crash_between_marker_and_row_is_no_loss(void **state)
 {
     struct fixture *f = *state;
-    mg_sandbox_release(acquire(f));
+    mg_sandbox_release(rig_acquire(f));
     pgtest_run(f->db, "CREATE TABLE saved AS SELECT generation FROM sandboxes");
-    mg_sandbox_release(acquire(f));
+    mg_sandbox_release(rig_acquire(f));
     pgtest_run(f->db,
                "UPDATE sandboxes SET generation = (SELECT generation FROM saved)"); /* the workspace is one ahead */
-    restart(f);
-    mg_sandbox_release(acquire(f));
-    restart(f);
-    mg_sandbox_release(acquire(f));
+    rig_restart(f);
+    mg_sandbox_release(rig_acquire(f));
+    rig_restart(f);
+    mg_sandbox_release(rig_acquire(f));
 }
 
 static void case_51_an_intent_that_a_crash_left_is_settled(void **state)
 {
     struct fixture *f = *state;
-    struct mg_sandbox *s = acquire(f);
-    put(s, "early", "x");
+    struct mg_sandbox *s = rig_acquire(f);
+    rig_put(s, "early", "x");
     mg_sandbox_release(s);
     /* as a crash between create and bind would have left it */
     pgtest_run(f->db,
                "INSERT INTO sandbox_intents (session_id, provider, label, spec, spec_hash, created_at, last_try)"
                " SELECT session_id, provider, label, '{\"image\":\"\",\"network\":{\"mode\":\"open\"}}', spec_hash,"
                " now() - interval '1 hour', now() - interval '1 hour' FROM sandboxes; DELETE FROM sandboxes");
-    restart(f);
+    rig_restart(f);
     mg_sandboxes_reconcile(f->m, f->pg, NULL, NULL);
-    assert_int_equal(count(f, "SELECT count(*) FROM sandboxes"), 1);
-    assert_int_equal(count(f, "SELECT count(*) FROM sandbox_intents"), 0);
-    assert_true(plugin_sh("test $(ls -d '%s'/session-* | wc -l) = 1", base));
-    s = acquire(f);
-    holds(s, "early", "x");
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes"), 1);
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandbox_intents"), 0);
+    assert_true(plugin_sh("test $(ls -d '%s'/session-* | wc -l) = 1", rig_base));
+    s = rig_acquire(f);
+    rig_holds(s, "early", "x");
     mg_sandbox_release(s);
 }
 
@@ -334,7 +194,7 @@ static void *race(void *arg)
     struct racer *r = arg;
     struct mg_pg *pg = mg_pg_new(pgtest_conninfo(r->f->db));
     for (int i = 0; i < 20 && !r->got; i++) { /* MG_EUNAVAIL: the other attaches at this moment */
-        if (mg_sandbox_acquire(r->m, pg, mg_id_sv(&r->f->session), mg_sv_of(config), NULL, &r->got, &r->err) !=
+        if (mg_sandbox_acquire(r->m, pg, mg_id_sv(&r->f->session), mg_sv_of(rig_config), NULL, &r->got, &r->err) !=
             MG_EUNAVAIL)
             break;
     }
@@ -346,7 +206,7 @@ static void case_51_two_servers_make_one_sandbox(void **state)
 {
     struct fixture *f = *state;
     struct fixture other = {.db = f->db};
-    open_manager(&other);
+    rig_open(&other);
     struct racer r[4];
     pthread_t t[4];
     for (int i = 0; i < 4; i++) {
@@ -360,17 +220,10 @@ static void case_51_two_servers_make_one_sandbox(void **state)
             fail_msg("%s", r[i].err.text);
         mg_sandbox_release(r[i].got);
     }
-    assert_int_equal(count(f, "SELECT count(*) FROM sandboxes"), 1);
-    assert_int_equal(count(f, "SELECT count(*) FROM sandbox_intents"), 0);
-    assert_true(plugin_sh("test $(ls -d '%s'/session-* | wc -l) = 1", base));
-    close_manager(&other);
-}
-
-static void mark_deleting(struct fixture *f)
-{
-    char sql[256];
-    snprintf(sql, sizeof(sql), "UPDATE session_state SET deleting_at = now() WHERE session_id = '%s'", f->session.s);
-    pgtest_run(f->db, sql);
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes"), 1);
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandbox_intents"), 0);
+    assert_true(plugin_sh("test $(ls -d '%s'/session-* | wc -l) = 1", rig_base));
+    rig_close(&other);
 }
 
 static void note_gone(void *ctx, struct mg_sv session)
@@ -384,56 +237,56 @@ static void case_53_delete_ends_what_runs_and_leaves_nothing(void **state)
     struct fixture *f = *state;
     struct mg_err err = {0};
     struct mg_file_stat st;
-    struct mg_sandbox *s = acquire(f);
-    put(s, "x", "y");
-    mark_deleting(f);
+    struct mg_sandbox *s = rig_acquire(f);
+    rig_put(s, "x", "y");
+    rig_mark_deleting(f);
     int gone = 0;
     mg_sandboxes_reconcile(f->m, f->pg, note_gone, &gone);
     assert_int_equal(gone, 1);
     assert_int_equal(mg_sandbox_ops(s)->stat(s, "x", &st, &err), MG_EGONE);
     mg_sandbox_release(s);
-    assert_int_equal(count(f, "SELECT count(*) FROM sandboxes"), 0);
-    assert_true(plugin_sh("test -z \"$(ls -A '%s')\"", base));
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes"), 0);
+    assert_true(plugin_sh("test -z \"$(ls -A '%s')\"", rig_base));
     assert_int_equal(mg_sandbox_destroy(f->m, f->pg, mg_id_sv(&f->session), &err), MG_OK);
     s = NULL;
-    assert_int_equal(try_acquire(f, &s, &err), MG_ECONFLICT); /* nothing is made for it any more */
-    assert_int_equal(count(f, "SELECT count(*) FROM sandbox_intents"), 0);
+    assert_int_equal(rig_try_acquire(f, &s, &err), MG_ECONFLICT); /* nothing is made for it any more */
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandbox_intents"), 0);
 }
 
 static void case_53_a_failed_destroy_keeps_the_row_and_is_tried_again(void **state)
 {
     struct fixture *f = *state;
     struct mg_err err = {0};
-    mg_sandbox_release(acquire(f));
-    mark_deleting(f);
+    mg_sandbox_release(rig_acquire(f));
+    rig_mark_deleting(f);
     pgtest_run(f->db, "UPDATE sandboxes SET provider = 'elsewhere'"); /* a backend that is not installed now */
     assert_int_equal(mg_sandbox_destroy(f->m, f->pg, mg_id_sv(&f->session), &err), MG_ECONFLICT);
     assert_non_null(strstr(err.text, "elsewhere"));
     int gone = 0;
     mg_sandboxes_reconcile(f->m, f->pg, note_gone, &gone);
     assert_int_equal(gone, 0);
-    assert_int_equal(count(f, "SELECT count(*) FROM sandboxes"), 1);
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes"), 1);
     pgtest_run(f->db, "UPDATE sandboxes SET provider = 'local'");
-    restart(f); /* also forgets the time of the next try */
+    rig_restart(f); /* also forgets the time of the next try */
     mg_sandboxes_reconcile(f->m, f->pg, note_gone, &gone);
     assert_int_equal(gone, 1);
-    assert_int_equal(count(f, "SELECT count(*) FROM sandboxes"), 0);
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes"), 0);
 }
 
 static void case_62_two_sessions_never_share(void **state)
 {
     struct fixture *f = *state;
-    struct mg_sandbox *a = acquire(f);
+    struct mg_sandbox *a = rig_acquire(f);
     struct mg_id first = f->session;
-    f->session = session_make(f);
-    struct mg_sandbox *b = acquire(f);
-    put(a, "who", "a");
-    put(b, "who", "b");
-    holds(a, "who", "a");
+    f->session = rig_session(f);
+    struct mg_sandbox *b = rig_acquire(f);
+    rig_put(a, "who", "a");
+    rig_put(b, "who", "b");
+    rig_holds(a, "who", "a");
     assert_string_not_equal(mg_sandbox_ops(a)->root(a), mg_sandbox_ops(b)->root(b));
     mg_sandbox_release(a);
     mg_sandbox_release(b);
-    assert_int_equal(count(f, "SELECT count(DISTINCT label) FROM sandboxes"), 2);
+    assert_int_equal(rig_count(f, "SELECT count(DISTINCT label) FROM sandboxes"), 2);
     f->session = first;
 }
 
@@ -441,7 +294,7 @@ static void what_the_backend_cannot_do_is_refused_with_its_field(void **state)
 {
     struct fixture *f = *state;
     struct mg_err err = {0};
-    assert_int_equal(mg_sandbox_check(f->m, mg_sv_of(config), &err), MG_OK);
+    assert_int_equal(mg_sandbox_check(f->m, mg_sv_of(rig_config), &err), MG_OK);
     assert_int_equal(
         mg_sandbox_check(f->m, MG_SV("{\"networking\":{\"type\":\"limited\",\"allowed_hosts\":[]}}"), &err), MG_EINVAL);
     assert_non_null(strstr(err.text, "config.networking"));
@@ -450,7 +303,7 @@ static void what_the_backend_cannot_do_is_refused_with_its_field(void **state)
     assert_int_equal(mg_sandboxes_health(f->m, &err), MG_OK);
 }
 
-#define CASE(f) cmocka_unit_test_setup_teardown(f, up, down)
+#define CASE(f) cmocka_unit_test_setup_teardown(f, rig_up, rig_down)
 
 int main(void)
 {
@@ -474,5 +327,5 @@ int main(void)
         CASE(case_62_two_sessions_never_share),
         CASE(what_the_backend_cannot_do_is_refused_with_its_field),
     };
-    return cmocka_run_group_tests(tests, group_up, group_down);
+    return cmocka_run_group_tests(tests, rig_group_up, rig_group_down);
 }

@@ -78,3 +78,9 @@ bool plugin_build_local(const char *dir)
                      "plugins/local/runner/*.c plugins/common/runner/*.c",
                      plugin_srcdir(), compiler(), dir);
 }
+
+bool plugin_build_liar(const char *dir)
+{
+    return plugin_build(dir, "liar",
+                        "tests/abi/liar.c $(ls plugins/local/*.c | grep -v /plugin.c) plugins/common/*.c", "-I.");
+}

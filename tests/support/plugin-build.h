@@ -17,5 +17,7 @@ bool plugin_sh(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 bool plugin_build(const char *dir, const char *name, const char *sources, const char *flags);
 /* local.so and mango-local-runner. */
 bool plugin_build_local(const char *dir);
+/* liar.so, which is local with lies: tests/abi/liar.c. Needs the runner of plugin_build_local. */
+bool plugin_build_liar(const char *dir);
 
 #endif
