@@ -105,6 +105,7 @@ tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 e2e_tests = \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
+	tests/e2e/test_barriers.py \
 	tests/e2e/test_budget.py \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_context.py \
@@ -115,6 +116,7 @@ e2e_tests = \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
+	tests/e2e/test_interrupts.py \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
@@ -124,6 +126,7 @@ e2e_tests = \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
+	tests/e2e/test_turn_rules.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
 	tests/lib/test-symbols.sh \
@@ -182,6 +185,7 @@ EXTRA_DIST += \
 	tests/e2e/rig.py \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
+	tests/e2e/test_barriers.py \
 	tests/e2e/test_budget.py \
 	tests/e2e/test_cli.py \
 	tests/e2e/test_context.py \
@@ -192,6 +196,7 @@ EXTRA_DIST += \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
+	tests/e2e/test_interrupts.py \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
@@ -201,6 +206,7 @@ EXTRA_DIST += \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
+	tests/e2e/test_turn_rules.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
 	tests/e2e/turns.py \

@@ -8,6 +8,7 @@ again all the while. race_checker.py judges each session by its event list and i
 
 A plan (what is sent, to which replica, after how many milliseconds) follows from the seed and its number; when the processes run is the machine's affair,
 so a rare race may need the plan several times: MANGO_RACE_REPEAT=100 plays each plan so often."""
+import collections
 import http.client
 import json
 import os
@@ -202,6 +203,7 @@ class Arena:
         self.lock = threading.Lock()
         self.waiting = [FIRST + i for i in range(RACES) for _ in range(REPEAT)]
         self.bad, self.done, self.kills = [], 0, 0
+        self.seen = collections.Counter()  # what the plans have met: a run that met nothing proves nothing
         c = nodes[0].client
         toolset = {"type": "agent_toolset_20260401"}
         ask = {**toolset, "default_config": {"permission_policy": {"type": "always_ask"}}}
@@ -233,6 +235,7 @@ class Arena:
             events, bad = [], [f"broken: {type(e).__name__}: {e}"]
         with self.lock:
             self.done += 1
+            self.seen.update(met(events))
             if bad:
                 self.bad.append((number, client.sid, bad, events))
 
@@ -274,6 +277,21 @@ def lines(path):
         return f.read().split()
 
 
+def met(events):
+    """Names of what happened in a session."""
+    for n, e in enumerate(events):
+        if e["type"] in race_checker.CALLS:
+            yield "calls"
+        if e["type"] == "user.interrupt" and n + 1 < len(events) and events[n + 1]["type"] in race_checker.RESULTS + ("span.model_request_end", "session.status_idle"):
+            yield "interrupts of a turn"
+        if e["type"] == "session.status_idle" and e["stop_reason"]["type"] == "requires_action":
+            yield "barriers"
+        if e["type"] in race_checker.RESULTS and "result was lost" in str(e.get("content")):
+            yield "ambiguous calls"
+        if e["type"] == "session.status_rescheduled":
+            yield "retries"
+
+
 def report(number, sid, bad, events):
     lines = [f"plan {number} of seed {SEED}, session {sid}: MANGO_RACE_SEED={SEED} MANGO_RACE_FIRST={number} MANGO_RACES=1 MANGO_RACE_REPEAT=100"]
     lines += ["  " + b for b in bad[:10]]
@@ -293,11 +311,14 @@ class Races(unittest.TestCase):
             arena = Arena(db, nodes, model)
             arena.run()
             took = time.monotonic() - start
-            print(f"{arena.done} interleavings, {arena.kills} kills, {took:.0f} s", flush=True)
+            print(f"{arena.done} interleavings, {arena.kills} kills, {took:.0f} s; {dict(arena.seen)}", flush=True)
             if arena.bad:
                 self.fail("\n".join(report(*b) for b in arena.bad))
             self.assertEqual(model.refused(), 0, "the endpoint had to refuse a request")
             names = lines(arena.effects)
+            if RACES >= 100:
+                for what in ("calls", "barriers", "interrupts of a turn", "retries"):
+                    self.assertGreater(arena.seen[what], 0, what)
             if REPEAT == 1:
                 self.assertEqual(sorted(n for n in set(names) if names.count(n) > 1), [], "a command ran twice")
 
