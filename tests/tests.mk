@@ -131,6 +131,7 @@ e2e_tests = \
 	tests/e2e/test_waiting.py \
 	tests/lib/test-symbols.sh \
 	tests/sdk/run.py \
+	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py
 
 # mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
@@ -213,6 +214,8 @@ EXTRA_DIST += \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \
+	tests/sdk/examples/examples.mjs \
+	tests/sdk/examples/package.json \
 	tests/sdk/go/go.mod \
 	tests/sdk/go/go.sum \
 	tests/sdk/go/main.go \
@@ -222,6 +225,7 @@ EXTRA_DIST += \
 	tests/sdk/package.json \
 	tests/sdk/python_sdk.py \
 	tests/sdk/run.py \
+	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
 	tests/sdk/typescript.mjs \
 	tests/sdk/ws_resume.mjs \
