@@ -95,6 +95,22 @@ libcore_la_SOURCES = \
 	core/domain/web-tools.h \
 	core/domain/usage.c \
 	core/domain/usage.h \
+	core/egress/audit.c \
+	core/egress/client.c \
+	core/egress/dial.c \
+	core/egress/door.c \
+	core/egress/files.c \
+	core/egress/http.c \
+	core/egress/internal.h \
+	core/egress/loop.c \
+	core/egress/policy.c \
+	core/egress/policy.h \
+	core/egress/proxy.h \
+	core/egress/relay.c \
+	core/egress/request.h \
+	core/egress/service.c \
+	core/egress/service.h \
+	core/egress/socks.c \
 	core/events/hub.c \
 	core/events/hub.h \
 	core/events/notify.c \
@@ -278,6 +294,7 @@ libcore_la_SOURCES = \
 	core/sandbox/reconcile.c \
 	core/sandbox/spec.c \
 	core/sandbox/spec.h \
+	core/sandbox/whose.c \
 	core/service/admission.c \
 	core/service/admission.h \
 	core/service/agent.c \

@@ -37,6 +37,7 @@ unit_tests = \
 	tests/unit/test-clock$(EXEEXT) \
 	tests/unit/test-conf$(EXEEXT) \
 	tests/unit/test-conformance$(EXEEXT) \
+	tests/unit/test-egress-proxy$(EXEEXT) \
 	tests/unit/test-egress$(EXEEXT) \
 	tests/unit/test-environment-body$(EXEEXT) \
 	tests/unit/test-err$(EXEEXT) \

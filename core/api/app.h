@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct mg_conf;
+struct mg_egress;
 struct mg_engine;
 struct mg_http;
 struct mg_http_opts;
@@ -24,6 +25,7 @@ struct mg_app {
     struct mg_model *model;
     struct mg_sandboxes *sandboxes; /* NULL: no MANGO_SANDBOX */
     struct mg_registry *registry;
+    struct mg_egress *egress;
     struct mg_key_cache *keys;
     struct mg_notify *notify;
     struct mg_http *http;

@@ -8,6 +8,7 @@
 #include "api/routes.h"
 #include "base/clock.h"
 #include "conf/conf.h"
+#include "egress/proxy.h"
 #include "events/notify.h"
 #include "plugin/counters.h"
 #include "run/engine.h"
@@ -101,6 +102,8 @@ mg_rc mg_get_metrics(struct mg_http_req *req, struct mg_http_res *res, struct mg
     res->content_type = "text/plain; version=0.0.4; charset=utf-8";
     process_metrics(&res->body, app);
     mg_engine_metrics(app->engine, &res->body);
+    if (app->egress)
+        mg_egress_metrics(app->egress, &res->body);
     if (app->registry)
         mg_registry_metrics(app->registry, &res->body);
     mg_waiting_metrics(req->pg, &res->body);

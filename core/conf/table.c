@@ -163,6 +163,15 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .max = 7 * 24 * HOUR,
             .help = "Age at which a sandbox that no session owns is destroyed; 0s: never",
         },
+    [MG_OPT_EGRESS_NETWORKS] =
+        {
+            .name = "egress_networks",
+            .env = "MANGO_EGRESS_NETWORKS",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Networks (10.1.0.0/16, ...) that limited sandboxes may reach by an allowed name though they are "
+                    "not public",
+        },
     [MG_OPT_ALLOW_UNSAFE_LOCAL_SANDBOX] =
         {
             .name = "allow_unsafe_local_sandbox",

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "conf/prices.h"
+#include "egress/service.h"
 #include "events/hub.h"
 #include "events/notify.h"
 #include "http/http.h"
@@ -38,6 +39,7 @@ struct mg_server {
     const char *conninfo;
     struct mg_id deployment, node;
     struct mg_plugin_net *plugin_net;
+    struct mg_egress *egress;
     struct mg_plugin_services services;
     struct mg_registry *registry;
     struct mg_sandboxes *sandboxes;
@@ -217,10 +219,38 @@ static bool plugin_secret(void *ctx, const char *plugin, const char *name, struc
     return v && mg_buf_str(out, v) == MG_OK;
 }
 
+static mango_status plugin_egress_open(void *ctx, const struct mango_call *call, const struct mango_egress_req *req,
+                                       struct mango_egress *ret)
+{
+    const struct mg_server *s = ctx;
+    struct mg_sv label = {req->label.ptr, req->label.len};
+    struct mg_id session;
+    bool known = s->sandboxes && mg_sandbox_session_of(s->sandboxes, label, &session);
+    return mg_egress_service_open(s->egress, known ? mg_id_sv(&session) : mg_sv_n("", 0), call, req, ret);
+}
+
+static void plugin_egress_close(void *ctx, struct mango_sv label)
+{
+    const struct mg_server *s = ctx;
+    mg_egress_door_close(s->egress, mg_sv_n(label.ptr, label.len));
+}
+
+static mg_rc open_egress(struct mg_server *s, struct mg_err *err)
+{
+    struct mg_egress_opts o = {.state_dir = mg_conf_str(s->conf, MG_OPT_STATE_DIR)};
+    mg_rc rc = mg_egress_networks_parse(mg_sv_of(mg_conf_str(s->conf, MG_OPT_EGRESS_NETWORKS)), &o.networks, err);
+    if (rc < 0)
+        return mg_err_wrap(err, rc, "MANGO_EGRESS_NETWORKS");
+    return mg_egress_open(&o, &s->egress, err);
+}
+
 static mg_rc open_plugins(struct mg_server *s, struct mg_err *err)
 {
     const char *dir = mg_conf_strn(s->conf, MG_OPT_PLUGIN_DIR);
-    mg_rc rc = mg_plugin_net_open(
+    mg_rc rc = open_egress(s, err);
+    if (rc < 0)
+        return rc;
+    rc = mg_plugin_net_open(
         &(struct mg_plugin_net_opts){.ca_file = mg_conf_strn(s->conf, MG_OPT_PLUGIN_CA_FILE),
                                      .proxy = mg_conf_strn(s->conf, MG_OPT_PLUGIN_PROXY),
                                      .allow_insecure = mg_conf_bool(s->conf, MG_OPT_PLUGIN_INSECURE_TLS)},
@@ -232,6 +262,8 @@ static mg_rc open_plugins(struct mg_server *s, struct mg_err *err)
         .state_dir = mg_conf_str(s->conf, MG_OPT_STATE_DIR),
         .setting = plugin_setting,
         .secret = plugin_secret,
+        .egress_open = plugin_egress_open,
+        .egress_close = plugin_egress_close,
         .ctx = s,
     };
     s->registry = mg_registry_new(dir ? dir : s->opts.plugin_dir, &s->services);
@@ -384,6 +416,7 @@ static mg_rc open_http(struct mg_server *s, struct mg_err *err)
         .model = s->model,
         .sandboxes = s->sandboxes,
         .registry = s->registry,
+        .egress = s->egress,
         .keys = s->keys,
         .notify = s->notify,
         .default_cloud = strcmp(mg_conf_str(s->conf, MG_OPT_DEFAULT_ENVIRONMENT), "cloud") == 0,
@@ -480,6 +513,7 @@ void mg_server_close(struct mg_server *s)
     if (s->registry)
         mg_registry_free(s->registry);
     mg_plugin_net_close(s->plugin_net);
+    mg_egress_close(s->egress);
     if (s->keys)
         mg_key_cache_free(s->keys);
     mg_hub_free(s->hub);

@@ -305,7 +305,7 @@ static mg_rc read_body(struct work *w, struct mg_http_head *h, struct mg_err *er
 static mg_rc exchange(struct work *w, int *ret_status, bool *ret_stream, struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf head = MG_BUF_INIT(MG_NET_HEAD_MAX);
-    struct mg_http_head h;
+    struct mg_http_head h = {0};
     mg_rc rc = write_head(w->req, &head, err);
     if (rc == MG_OK)
         rc = mg_conn_write(w->c, head.ptr, head.len, w->deadline_ns, w->cancel, err);

@@ -205,6 +205,22 @@ static void host_conn_close(const struct mango_host *h, mango_conn c)
         mg_plugin_conn_close(net, h, c);
 }
 
+static mango_status host_egress_open(const struct mango_host *h, const struct mango_call *call,
+                                     const struct mango_egress_req *req, struct mango_egress *ret)
+{
+    const struct mg_plugin_services *s = &impl_of(h)->services;
+    if (!s->egress_open)
+        return host_err_set(h, call, MANGO_EUNSUPPORTED, "this server has no filtering proxy for plugins", NULL, 0);
+    return s->egress_open(s->ctx, call, req, ret);
+}
+
+static void host_egress_close(const struct mango_host *h, struct mango_sv label)
+{
+    const struct mg_plugin_services *s = &impl_of(h)->services;
+    if (s->egress_close)
+        s->egress_close(s->ctx, label);
+}
+
 static const struct mango_host table = {
     .struct_size = sizeof(struct mango_host),
     .abi_major = MANGO_ABI_MAJOR,
@@ -227,6 +243,8 @@ static const struct mango_host table = {
     .conn_write = host_conn_write,
     .conn_shutdown = host_conn_shutdown,
     .conn_close = host_conn_close,
+    .egress_open = host_egress_open,
+    .egress_close = host_egress_close,
 };
 
 struct mango_host *mg_host_new(const char *name, const struct mg_plugin_services *services)
@@ -238,6 +256,8 @@ struct mango_host *mg_host_new(const char *name, const struct mg_plugin_services
         im->services = *services;
     if (im->services.net)
         im->table.features |= MANGO_HOST_HTTP | MANGO_HOST_UPGRADE;
+    if (im->services.egress_open)
+        im->table.features |= MANGO_HOST_EGRESS;
     pthread_mutex_init(&im->counters.lock, NULL);
     snprintf(im->name, sizeof(im->name), "%s", name);
     return &im->table;

@@ -28,6 +28,10 @@ struct mg_plugin_services {
     /* The same for secrets. Default: the environment variable of that name, those of the server itself excepted. */
     bool (*secret)(void *ctx, const char *plugin, const char *name, struct mg_buf *out);
     struct mg_plugin_net *net; /* core/plugin/net.h; NULL: no HTTP, and plugins that need it are refused */
+    /* The filtering proxy, which stands above this folder. NULL: none, and plugins that need it are refused. */
+    mango_status (*egress_open)(void *ctx, const struct mango_call *call, const struct mango_egress_req *req,
+                                struct mango_egress *ret);
+    void (*egress_close)(void *ctx, struct mango_sv label);
     void *ctx;
 };
 

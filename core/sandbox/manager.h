@@ -13,6 +13,7 @@
 #include "base/cancel.h"
 #include "base/err.h"
 #include "base/sv.h"
+#include "domain/id.h"
 #include "mango/plugin.h"
 #include "plugin/registry.h"
 #include "sandbox/ops.h"
@@ -50,6 +51,9 @@ void mg_sandbox_label(struct mg_sv deployment_id, struct mg_sv session_id, char 
 /* The first 32 hex digits of SHA-256("mango-deployment-v1\0" deployment_id): the key under which a service lists what
  * is ours. */
 void mg_sandbox_owner(struct mg_sv deployment_id, char out[MG_LABEL_LEN]);
+
+/* The session whose sandbox has this label, while a call on it runs or a handle is out; false when there is none. */
+bool mg_sandbox_session_of(struct mg_sandboxes *m, struct mg_sv label, struct mg_id *ret);
 
 /* Gives a handle on the session's sandbox; makes it at the first call. env_config: the session's snapshot of the
  * environment's config (raw JSON). The calling turn's deadline does not matter: create and attach have limits of their

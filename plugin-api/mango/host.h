@@ -15,7 +15,8 @@ extern "C" {
  * at load. */
 #define MANGO_HOST_HTTP (UINT64_C(1) << 0)    /* http_call works */
 #define MANGO_HOST_UPGRADE (UINT64_C(1) << 1) /* conn_open works: hijacked and upgraded connections */
-#define MANGO_HOST_KNOWN (MANGO_HOST_HTTP | MANGO_HOST_UPGRADE)
+#define MANGO_HOST_EGRESS (UINT64_C(1) << 2)  /* egress_open works: the server's filtering proxy for limited networks */
+#define MANGO_HOST_KNOWN (MANGO_HOST_HTTP | MANGO_HOST_UPGRADE | MANGO_HOST_EGRESS)
 
 #define MANGO_LOG_ERROR 0
 #define MANGO_LOG_WARN 1
@@ -95,6 +96,35 @@ MANGO_ASSERT(sizeof(struct mango_http_res) == 56);
 /* A connection that an HTTP request has turned into a byte stream (Upgrade, hijack). Opaque number; 0 is none. */
 typedef uint64_t mango_conn;
 
+/* A door of the server's filtering proxy for one sandbox, which then reaches by it what network allows and nothing
+ * else: HTTP (CONNECT, and http:// requests) and SOCKS5 with names, on one socket. Borrowed for the call. */
+struct mango_network; /* mango/sandbox.h */
+struct mango_egress_req {
+    uint32_t struct_size;
+    uint32_t flags;                      /* reserved, 0 */
+    struct mango_sv label;               /* of the sandbox's spec: names the door */
+    const struct mango_network *network; /* as it came with the spec or set_network */
+    /* Empty: a unix socket, for sandboxes without any network: mount its folder. Else an address of this host and a port
+     * ("172.30.0.1:3128", no wildcard) that only sandboxes reach; doors may share it, a credential tells them apart. */
+    struct mango_sv listen;
+};
+MANGO_AT(struct mango_egress_req, label, 8);
+MANGO_AT(struct mango_egress_req, network, 24);
+MANGO_AT(struct mango_egress_req, listen, 32);
+MANGO_ASSERT(sizeof(struct mango_egress_req) == 48);
+
+/* Where it is; both are the same for a label after a restart of the server. The buffers are the plugin's (buf_new),
+ * given empty; the one that does not apply may be NULL and stays empty. */
+struct mango_egress {
+    uint32_t struct_size;
+    uint32_t reserved;
+    struct mango_buf
+        *dir; /* folder on this host that holds the socket "proxy.sock", open to any user, and nothing else.
+                            * Mount the folder, not the socket: each process of the server makes the socket anew */
+    struct mango_buf *url; /* "http://USER:PASSWORD@172.30.0.1:3128"; a secret of this sandbox */
+};
+MANGO_ASSERT(sizeof(struct mango_egress) == 24);
+
 struct mango_host {
     uint32_t struct_size;
     uint16_t abi_major, abi_minor; /* of the server */
@@ -146,6 +176,12 @@ struct mango_host {
                                   mango_conn c); /* no more writes; with TLS a bare end of the TCP stream */
     /* Calls that wait on it return MANGO_ECANCELED. What a plugin left open is closed after its fini. */
     void (*conn_close)(const struct mango_host *h, mango_conn c);
+    /* Opens the door of label, or gives the open one the new network: what runs against it is cut. Call it in create,
+     * in attach (a restart has closed it) and in set_network. MANGO_EINVALID names what is wrong in network or listen. */
+    mango_status (*egress_open)(const struct mango_host *h, const struct mango_call *call,
+                                const struct mango_egress_req *req, struct mango_egress *ret);
+    /* Closes it and removes the folder, also one that an earlier process left. Call it in destroy. Idempotent. */
+    void (*egress_close)(const struct mango_host *h, struct mango_sv label);
 };
 MANGO_AT(struct mango_host, abi_major, 4);
 MANGO_AT(struct mango_host, features, 8);
@@ -168,7 +204,9 @@ MANGO_AT(struct mango_host, conn_read, 136);
 MANGO_AT(struct mango_host, conn_write, 144);
 MANGO_AT(struct mango_host, conn_shutdown, 152);
 MANGO_AT(struct mango_host, conn_close, 160);
-MANGO_ASSERT(sizeof(struct mango_host) == 168);
+MANGO_AT(struct mango_host, egress_open, 168);
+MANGO_AT(struct mango_host, egress_close, 176);
+MANGO_ASSERT(sizeof(struct mango_host) == 184);
 
 #ifdef __cplusplus
 }

@@ -65,7 +65,7 @@ struct mango_network {
     uint32_t mode;                /* MANGO_NET_* */
     const struct mango_sv *hosts; /* "example.org", "example.org:8443", "*.example.org" */
     uint64_t n_hosts;
-    struct mango_sv proxy_url; /* the core's filtering proxy as the sandbox must use it, or empty */
+    struct mango_sv proxy_url; /* reserved, empty: the server's filtering proxy is had by host->egress_open */
 };
 MANGO_ASSERT(sizeof(struct mango_network) == 40);
 

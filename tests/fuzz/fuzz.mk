@@ -4,6 +4,7 @@
 fuzzers = \
 	tests/fuzz/fuzz-body$(EXEEXT) \
 	tests/fuzz/fuzz-conf$(EXEEXT) \
+	tests/fuzz/fuzz-egress$(EXEEXT) \
 	tests/fuzz/fuzz-head$(EXEEXT) \
 	tests/fuzz/fuzz-image$(EXEEXT) \
 	tests/fuzz/fuzz-json$(EXEEXT) \
@@ -30,6 +31,7 @@ endif
 # lines: tests/fuzz/fuzz-*.c = {id}_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_body_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_conf_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_egress_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_head_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_image_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
