@@ -2,7 +2,7 @@
 LDADD = tests/support/libsupport.la libcore.la $(CMOCKA_LIBS)
 
 check_LTLIBRARIES += tests/support/libsupport.la
-# files: tests/support/*.c tests/support/*.h !tests/support/fake-*.c
+# files: tests/support/*.c tests/support/*.h !tests/support/fake-*.c !tests/support/drive-*.c
 tests_support_libsupport_la_SOURCES = \
 	tests/support/endpoint-check.c \
 	tests/support/endpoint-check.h \
@@ -142,6 +142,9 @@ tests_mangod_test_LDADD = libcore.la
 
 # A Messages endpoint for tests: tests/support/fake-model.c says how it is told what to answer.
 check_PROGRAMS += tests/support/fake-model
+
+# A sandbox plugin under direct control: tests/support/drive-sandbox.c says how.
+check_PROGRAMS += tests/support/drive-sandbox
 
 if CMOCKA
 check_PROGRAMS += $(unit_tests) $(store_tests) $(lib_tests)

@@ -220,20 +220,41 @@ static mango_status verify(const struct docker *d, const struct mango_call *call
 }
 
 static mango_status wake(const struct docker *d, const struct mango_call *call, const char *name,
-                         const struct container *c)
+                         const struct container *c, bool *ret_refused)
 {
+    *ret_refused = false;
     if (c->paused)
         return container_unpause(d, call, name);
-    return c->running ? MANGO_OK : container_start(d, call, name);
+    return c->running ? MANGO_OK : container_start(d, call, name, ret_refused);
+}
+
+/* A container that the Engine cannot start any more is made anew around the same volume, which volume_check has seen:
+ * nothing else of it is worth keeping, since all other places are read-only or in memory. */
+static mango_status rebuild(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                            const char *name, const struct container *c)
+{
+    bool lost, refused;
+    struct container now;
+    mango_status s = container_drop(d, call, name);
+    if (s == MANGO_OK)
+        s = container_make(d, call, spec, name, c->root, &lost);
+    if (s == MANGO_OK)
+        s = container_inspect(d, call, name, &now);
+    if (s == MANGO_OK && (!now.there || strcmp(now.identity, c->identity) != 0))
+        s = fail(d, call, MANGO_ERETRY, "the container %s comes and goes: something else removes it", name);
+    return s == MANGO_OK ? container_start(d, call, name, &refused) : s;
 }
 
 /* The container must be there. */
 static mango_status bind(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                          const char *name, const struct container *c, bool found, struct mango_sandbox_ref *ret)
 {
+    bool refused = false;
     mango_status s = verify(d, call, name, spec->label, c);
     if (s == MANGO_OK)
-        s = wake(d, call, name, c);
+        s = wake(d, call, name, c, &refused);
+    if (refused && found)
+        s = rebuild(d, call, spec, name, c);
     return s == MANGO_OK ? enlist(d, call, spec, name, c, found, ret) : s;
 }
 
@@ -322,6 +343,7 @@ static mango_status connect_box(struct box *b, const struct mango_call *call, st
     if (s != MANGO_ENOENT) /* it is not running */
         return s;
     struct container c;
+    bool refused;
     s = container_inspect(d, call, b->id, &c);
     if (s == MANGO_OK && !c.there)
         return fail(d, call, MANGO_EGONE, "the container %s does not exist any more", b->id);
@@ -330,7 +352,7 @@ static mango_status connect_box(struct box *b, const struct mango_call *call, st
     if (s == MANGO_OK)
         s = volume_check(d, call, b->id, b->identity);
     if (s == MANGO_OK)
-        s = wake(d, call, b->id, &c);
+        s = wake(d, call, b->id, &c, &refused); /* what was refused here is made anew by the next attach */
     if (s == MANGO_OK)
         s = mux_open(d, call, b->id, b->root, ret);
     return s == MANGO_ENOENT ? fail(d, call, MANGO_ERETRY, "the container %s stops at once after its start", b->id) : s;

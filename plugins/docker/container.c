@@ -254,9 +254,18 @@ static mango_status post(const struct docker *d, const struct mango_call *call, 
     return s;
 }
 
-mango_status container_start(const struct docker *d, const struct mango_call *call, const char *name)
+mango_status container_start(const struct docker *d, const struct mango_call *call, const char *name, bool *ret_refused)
 {
-    return post(d, call, name, "start", "start the container");
+    char path[PATH_ROOM];
+    struct engine_res r = {0};
+    snprintf(path, sizeof(path), "/containers/%s/start", name);
+    const struct engine_req req = {.method = "POST", .path = path};
+    mango_status s = engine_call(d, call, &req, &r);
+    *ret_refused = s == MANGO_OK && r.status != 204 && r.status != 304;
+    if (*ret_refused)
+        s = engine_fail(d, call, &r, "start the container");
+    engine_free(d, &r);
+    return s;
 }
 
 mango_status container_unpause(const struct docker *d, const struct mango_call *call, const char *name)
@@ -273,7 +282,8 @@ static void rest(void)
 }
 
 /* Until the Engine says that it is gone: a removal that is under way already answers 409. */
-static mango_status delete (const struct docker *d, const struct mango_call *call, const char *path, const char *what)
+static mango_status delete_until_gone(const struct docker *d, const struct mango_call *call, const char *path,
+                                      const char *what)
 {
     mango_status s = MANGO_OK;
     for (int i = 0; i < REMOVE_TRIES; i++) {
@@ -291,11 +301,18 @@ static mango_status delete (const struct docker *d, const struct mango_call *cal
     return s;
 }
 
+mango_status container_drop(const struct docker *d, const struct mango_call *call, const char *name)
+{
+    char path[PATH_ROOM];
+    snprintf(path, sizeof(path), "/containers/%s?force=1&v=1", name);
+    return delete_until_gone(d, call, path, "remove the container");
+}
+
 static mango_status drop_volume(const struct docker *d, const struct mango_call *call, const char *name)
 {
     char path[PATH_ROOM];
     snprintf(path, sizeof(path), "/volumes/%s", name);
-    return delete (d, call, path, "remove the workspace's volume");
+    return delete_until_gone(d, call, path, "remove the workspace's volume");
 }
 
 static mango_status volume_label(const struct docker *d, const struct mango_call *call, const char *name,
@@ -319,16 +336,13 @@ static mango_status volume_label(const struct docker *d, const struct mango_call
 mango_status container_remove(const struct docker *d, const struct mango_call *call, const char *name,
                               struct mango_sv label)
 {
-    char path[PATH_ROOM];
     struct container c;
     bool volume = false;
     mango_status s = container_inspect(d, call, name, &c);
     if (s == MANGO_OK && c.there && !sv_is(label, c.label))
         return fail(d, call, MANGO_EDENIED, "the container %s does not belong to this session", name);
-    if (s == MANGO_OK && c.there) {
-        snprintf(path, sizeof(path), "/containers/%s?force=1&v=1", name);
-        s = delete (d, call, path, "remove the container");
-    }
+    if (s == MANGO_OK && c.there)
+        s = container_drop(d, call, name);
     if (s == MANGO_OK)
         s = volume_label(d, call, name, label, &volume);
     if (s == MANGO_OK && volume)

@@ -129,14 +129,18 @@ struct container {
 };
 mango_status container_inspect(const struct docker *d, const struct mango_call *call, const char *name,
                                struct container *ret);
-/* volume_identity: of the volume that is there afterwards; *ret_lost: the container was there before us. */
+/* *ret_lost: another one has made it meanwhile. */
 mango_status container_make(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                             const char *name, const char *root, bool *ret_lost);
-mango_status container_start(const struct docker *d, const struct mango_call *call, const char *name);
+/* *ret_refused: the Engine said no. After a crash in the middle of a start it does so for ever. */
+mango_status container_start(const struct docker *d, const struct mango_call *call, const char *name,
+                             bool *ret_refused);
 mango_status container_unpause(const struct docker *d, const struct mango_call *call, const char *name);
 /* MANGO_EGONE with words when there is none or another than identity. */
 mango_status volume_check(const struct docker *d, const struct mango_call *call, const char *name,
                           const char *identity);
+/* The container alone, whosever it is. */
+mango_status container_drop(const struct docker *d, const struct mango_call *call, const char *name);
 mango_status container_remove(const struct docker *d, const struct mango_call *call, const char *name,
                               struct mango_sv label);
 

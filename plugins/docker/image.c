@@ -141,11 +141,13 @@ static void child_name(const struct docker *d, const char *base_id, const char *
     snprintf(out, TAG_MAX, CHILD_REPO ":%.32s-%016llx", colon ? colon + 1 : base_id, (unsigned long long)h);
 }
 
-static void put_folder(struct text *tar, const char *path, uint32_t uid, uint32_t gid)
+static void put_folder(struct text *tar, const char *path, uint32_t mode, uint32_t uid, uint32_t gid)
 {
-    const struct tar_entry e = {.path = sv_z(path), .kind = 'd', .mode = 0755, .uid = uid, .gid = gid};
+    const struct tar_entry e = {.path = sv_z(path), .kind = 'd', .mode = mode, .uid = uid, .gid = gid};
     tar_head(tar, &e);
 }
+
+static const char *const open_folders[] = {"tmp", "var/tmp", "run"};
 
 static mango_status put_files(struct docker *d, const struct mango_call *call, const char *id, const char *root)
 {
@@ -154,11 +156,14 @@ static mango_status put_files(struct docker *d, const struct mango_call *call, c
     char path[128];
     struct mango_sv program = d->host->buf_view(d->host, d->program);
     const struct tar_entry e = {.path = sv_z(BOX_PATH + 1), .kind = 'f', .mode = 0755, .size = program.len};
-    put_folder(&tar, ".mango", 0, 0);
+    put_folder(&tar, ".mango", 0755, 0, 0);
     tar_head(&tar, &e);
     text_sv(&tar, program);
     tar_pad(&tar, program.len);
-    put_folder(&tar, root + 1, d->uid, d->gid);
+    put_folder(&tar, root + 1, 0755, d->uid, d->gid);
+    /* The runtime gives what it mounts there the mode of the image's folder. */
+    for (int i = 0; i < 3; i++)
+        put_folder(&tar, open_folders[i], 01777, 0, 0);
     tar_end(&tar);
     snprintf(path, sizeof(path), "/containers/%.64s/archive?path=%%2F", id);
     const struct engine_req req = {

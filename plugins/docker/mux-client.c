@@ -324,9 +324,30 @@ uint32_t mux_take_room(struct mux_chan *c, uint64_t want)
     return n;
 }
 
+/* Takes what has come without waiting: the end of the stream is in it when the container or the Engine has gone. */
+static void take_pending(struct mux *m, const struct mango_call *call)
+{
+    const struct mango_call own = {.struct_size = sizeof(own), .err = call->err};
+    pthread_mutex_lock(&m->lock);
+    while (!m->reading && !m->dead) {
+        m->reading = true;
+        pthread_mutex_unlock(&m->lock);
+        int what = read_once(m, &own, 1 /* long past */);
+        pthread_mutex_lock(&m->lock);
+        m->reading = false;
+        if (what)
+            break;
+    }
+    hand_over(m);
+    pthread_mutex_unlock(&m->lock);
+}
+
 bool mux_fresh(struct mux *m, const struct mango_call *call)
 {
     const struct mango_host *h = m->docker->host;
+    take_pending(m, call);
+    if (!mux_alive(m))
+        return false;
     pthread_mutex_lock(&m->lock);
     bool ask = h->now_ns(h) - m->heard_ns > SILENCE_S * UINT64_C(1000000000) && !m->reading;
     pthread_mutex_unlock(&m->lock);

@@ -28,7 +28,7 @@ mango_status mux_open(struct docker *d, const struct mango_call *call, const cha
 void mux_ref(struct mux *m);
 void mux_unref(struct mux *m);
 bool mux_alive(struct mux *m);
-/* After a long silence: asks whether the other side is still there. */
+/* Whether the other side is still there, as far as the connection knows; after a long silence it is asked. */
 bool mux_fresh(struct mux *m, const struct mango_call *call);
 /* Every wait ends with MUX_LOST; in the container, all that was started through it is killed. */
 void mux_kill(struct mux *m);

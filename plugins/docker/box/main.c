@@ -1,24 +1,32 @@
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "docker/box/box.h"
+
+enum {
+    IDLE_S = 600, /* alone for so long: no server has come back, or the Engine has lost this container in a crash */
+    LOOK_S = 30,
+};
 
 /* Process 1: orphans come to it and are waited for. */
 static int init_main(void)
 {
     sigset_t all;
-    int sig;
+    int sig = 0, idle_s = 0;
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, NULL);
-    do {
+    while (sig != SIGTERM && sig != SIGINT && idle_s < IDLE_S) {
         while (waitpid(-1, NULL, WNOHANG) > 0) {
         }
-        if (sigwait(&all, &sig) != 0)
-            return 1;
-    } while (sig != SIGTERM && sig != SIGINT);
+        sig = sigtimedwait(&all, NULL, &(struct timespec){.tv_sec = LOOK_S});
+        bool alone = kill(-1, 0) < 0; /* nobody else there */
+        idle_s = !alone ? 0 : sig < 0 && errno == EAGAIN ? idle_s + LOOK_S : idle_s;
+    }
     return 0;
 }
 
