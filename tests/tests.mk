@@ -114,6 +114,7 @@ e2e_tests = \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
 	tests/e2e/test_docker.py \
+	tests/e2e/test_docker_conformance.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
@@ -188,6 +189,7 @@ EXTRA_DIST += \
 	tests/e2e/mcp_peer.py \
 	tests/e2e/race_checker.py \
 	tests/e2e/rig.py \
+	tests/e2e/sandbox.py \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_barriers.py \
@@ -198,6 +200,7 @@ EXTRA_DIST += \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
 	tests/e2e/test_docker.py \
+	tests/e2e/test_docker_conformance.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \

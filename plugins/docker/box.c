@@ -174,6 +174,11 @@ static mango_status enlist(struct docker *d, const struct mango_call *call, cons
         b->next = d->boxes;
         d->boxes = b;
     }
+    if (b) { /* it runs now */
+        pthread_mutex_lock(&b->lock);
+        b->paused = false;
+        pthread_mutex_unlock(&b->lock);
+    }
     mango_status s = b ? give_ref(b, found, ret) : MANGO_ERETRY;
     pthread_mutex_unlock(&d->lock);
     return b ? s : fail(d, call, MANGO_ERETRY, "out of memory");
@@ -364,12 +369,18 @@ mango_status box_mux(struct box *b, const struct mango_call *call, struct mux **
     struct mux *m = NULL, *old = NULL;
     pthread_mutex_lock(&b->start);
     pthread_mutex_lock(&b->lock);
-    bool dying = b->dying;
+    bool dying = b->dying, paused = b->paused;
     if (b->mux && mux_alive(b->mux)) {
         m = b->mux;
         mux_ref(m);
     }
     pthread_mutex_unlock(&b->lock);
+    if (paused && !dying) {
+        pthread_mutex_unlock(&b->start);
+        if (m)
+            mux_unref(m);
+        return fail(b->docker, call, MANGO_EINVALID, "the sandbox is paused; resume it first");
+    }
     if (m && !mux_fresh(m, call)) {
         mux_unref(m);
         m = NULL;

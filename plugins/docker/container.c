@@ -32,6 +32,7 @@ mango_status container_inspect(const struct docker *d, const struct mango_call *
         ret->there = true;
         ret->running = json_true(doc, "State/Running");
         ret->paused = json_true(doc, "State/Paused");
+        (void)json_copy(doc, "Image", ret->image, sizeof(ret->image));
         (void)json_copy(doc, "Config/Labels/io.mango.label", ret->label, sizeof(ret->label));
         (void)json_copy(doc, "Config/Labels/io.mango.identity", ret->identity, sizeof(ret->identity));
         (void)json_copy(doc, "Config/Labels/io.mango.root", ret->root, sizeof(ret->root));
@@ -268,6 +269,11 @@ mango_status container_start(const struct docker *d, const struct mango_call *ca
     return s;
 }
 
+mango_status container_pause(const struct docker *d, const struct mango_call *call, const char *name)
+{
+    return post(d, call, name, "pause", "pause the container");
+}
+
 mango_status container_unpause(const struct docker *d, const struct mango_call *call, const char *name)
 {
     return post(d, call, name, "unpause", "resume the container");
@@ -333,6 +339,20 @@ static mango_status volume_label(const struct docker *d, const struct mango_call
     return s;
 }
 
+/* The name that a forked sandbox holds on its image. */
+static mango_status drop_fork(const struct docker *d, const struct mango_call *call, struct mango_sv label)
+{
+    char path[PATH_ROOM];
+    snprintf(path, sizeof(path), "/images/" FORK_REPO ":%.*s?force=1", (int)label.len, label.ptr);
+    struct engine_res r = {0};
+    const struct engine_req req = {.method = "DELETE", .path = path, .control = true};
+    mango_status s = engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status != 200 && r.status != 404)
+        s = engine_fail(d, call, &r, "remove the image of the fork");
+    engine_free(d, &r);
+    return s;
+}
+
 mango_status container_remove(const struct docker *d, const struct mango_call *call, const char *name,
                               struct mango_sv label)
 {
@@ -347,5 +367,5 @@ mango_status container_remove(const struct docker *d, const struct mango_call *c
         s = volume_label(d, call, name, label, &volume);
     if (s == MANGO_OK && volume)
         s = drop_volume(d, call, name);
-    return s;
+    return s == MANGO_OK ? drop_fork(d, call, label) : s;
 }

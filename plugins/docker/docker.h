@@ -32,6 +32,8 @@ enum {
 
 #define WORKSPACE "/workspace"
 #define BOX_PATH "/.mango/box"
+#define FORK_REPO "mango-fork" /* images of sandboxes that began as a snapshot: mango-fork:LABEL */
+#define SNAPSHOT_REPO "mango-snapshot"
 
 struct settings {
     char *image, *user, *runtime, *network, *runner, *config_dir;
@@ -67,6 +69,7 @@ struct box {
     unsigned refs;         /* the table, calls in flight, open processes */
     unsigned busy;         /* calls in flight */
     bool dying;
+    bool paused;
 };
 
 /* ---- util.c ---- */
@@ -121,9 +124,17 @@ mango_status image_ready(struct docker *d, const struct mango_call *call, const 
 mango_status image_make(struct docker *d, const struct mango_call *call, const char *image, const char *root,
                         const char *child);
 
+/* A container that never runs, to make an image of; whoever made it drops it. */
+mango_status template_make(const struct docker *d, const struct mango_call *call, const char *image, char ret_id[80]);
+void template_drop(const struct docker *d, const char *id);
+/* name: "repository:tag"; kind and base become labels. */
+mango_status image_commit(const struct docker *d, const struct mango_call *call, const char *id, const char *name,
+                          const char *kind, const char *base);
+
 /* ---- container.c ---- the Engine's side of one sandbox */
 struct container {
     bool there, running, paused;
+    char image[TAG_MAX]; /* its Id */
     char label[LABEL_LEN + 1], identity[IDENTITY_LEN + 1];
     char root[ROOT_MAX];
 };
@@ -135,6 +146,7 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
 /* *ret_refused: the Engine said no. After a crash in the middle of a start it does so for ever. */
 mango_status container_start(const struct docker *d, const struct mango_call *call, const char *name,
                              bool *ret_refused);
+mango_status container_pause(const struct docker *d, const struct mango_call *call, const char *name);
 mango_status container_unpause(const struct docker *d, const struct mango_call *call, const char *name);
 /* MANGO_EGONE with words when there is none or another than identity. */
 mango_status volume_check(const struct docker *d, const struct mango_call *call, const char *name,

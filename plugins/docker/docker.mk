@@ -4,6 +4,8 @@ pkglibexec_PROGRAMS += plugins/docker/mango-box
 endif
 # files: plugins/docker/*.c plugins/docker/*.h
 plugins_docker_docker_la_SOURCES = \
+	plugins/docker/archive.c \
+	plugins/docker/archive.h \
 	plugins/docker/box.c \
 	plugins/docker/container.c \
 	plugins/docker/demux.c \
@@ -24,6 +26,7 @@ plugins_docker_docker_la_SOURCES = \
 	plugins/docker/registry.h \
 	plugins/docker/run.c \
 	plugins/docker/run.h \
+	plugins/docker/snapshot.c \
 	plugins/docker/util.c
 
 plugins_docker_docker_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
@@ -32,7 +35,7 @@ plugins_docker_docker_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # Runs inside of containers of any image: static, small, and never instrumented. What starts the
 # commands is what starts them for the backend `local`.
-# files: plugins/docker/box/*.c plugins/docker/box/*.h plugins/common/runner/*.c plugins/common/runner/*.h plugins/common/confine.c
+# files: plugins/docker/box/*.c plugins/docker/box/*.h plugins/common/runner/*.c plugins/common/runner/*.h plugins/common/confine.c plugins/common/tar.c plugins/common/text.c
 plugins_docker_mango_box_SOURCES = \
 	plugins/common/confine.c \
 	plugins/common/runner/reaper.c \
@@ -40,10 +43,13 @@ plugins_docker_mango_box_SOURCES = \
 	plugins/common/runner/runner.h \
 	plugins/common/runner/tree.c \
 	plugins/common/runner/wire.h \
+	plugins/common/tar.c \
+	plugins/common/text.c \
 	plugins/docker/box/box.h \
 	plugins/docker/box/command.c \
 	plugins/docker/box/file.c \
 	plugins/docker/box/main.c \
+	plugins/docker/box/pack.c \
 	plugins/docker/box/serve.c
 
 plugins_docker_mango_box_CPPFLAGS = $(PLUGIN_CPPFLAGS)

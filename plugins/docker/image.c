@@ -175,32 +175,32 @@ static mango_status put_files(struct docker *d, const struct mango_call *call, c
     return s;
 }
 
-static mango_status commit(struct docker *d, const struct mango_call *call, const char *id, const char *child,
-                           const char *image)
+mango_status image_commit(const struct docker *d, const struct mango_call *call, const char *id, const char *name,
+                          const char *kind, const char *base)
 {
     text_auto struct text path = {0};
     text_auto struct text body = {0};
     struct engine_res r = {0};
-    text_printf(&path, "/commit?container=%.64s&pause=0&repo=" CHILD_REPO "&tag=", id);
-    text_url(&path, sv_z(strchr(child, ':') + 1));
-    text_add(&body, "{\"Labels\":{\"io.mango.kind\":\"image\",\"io.mango.base\":");
-    text_jsonz(&body, image);
+    const char *colon = strchr(name, ':');
+    text_printf(&path, "/commit?container=%.64s&pause=0&repo=%.*s&tag=", id, (int)(colon - name), name);
+    text_url(&path, sv_z(colon + 1));
+    text_printf(&body, "{\"Labels\":{\"io.mango.kind\":\"%s\",\"io.mango.base\":", kind);
+    text_jsonz(&body, base);
     text_add(&body, "}}");
     const struct engine_req req = {.method = "POST", .path = path.ptr, .body = text_view(&body)};
     mango_status s =
         path.bad || body.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status != 201)
-        s = engine_fail(d, call, &r, "save the image with mango-box in it");
+        s = engine_fail(d, call, &r, "save an image");
     engine_free(d, &r);
     return s;
 }
 
-mango_status image_make(struct docker *d, const struct mango_call *call, const char *image, const char *root,
-                        const char *child)
+mango_status template_make(const struct docker *d, const struct mango_call *call, const char *image, char ret_id[80])
 {
     text_auto struct text body = {0};
-    struct engine_res r = {0}, gone = {0};
-    char id[80] = "", path[128];
+    struct engine_res r = {0};
+    ret_id[0] = '\0';
     text_add(&body, "{\"Image\":");
     text_jsonz(&body, image);
     text_add(&body, ",\"Entrypoint\":[\"" BOX_PATH "\"],\"Cmd\":[\"init\"],\"NetworkDisabled\":true,"
@@ -208,22 +208,30 @@ mango_status image_make(struct docker *d, const struct mango_call *call, const c
     const struct engine_req req = {
         .method = "POST", .path = "/containers/create", .body = text_view(&body), .control = true};
     mango_status s = body.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
-    if (s == MANGO_OK && (r.status != 201 || !json_copy(engine_body(d, &r), "Id", id, sizeof(id))))
+    if (s == MANGO_OK && (r.status != 201 || !json_copy(engine_body(d, &r), "Id", ret_id, 80)))
         s = engine_fail(d, call, &r, "make a container of the image");
     engine_free(d, &r);
+    return s;
+}
+
+void template_drop(const struct docker *d, const char *id)
+{
+    const struct mango_call own = {.struct_size = sizeof(own),
+                                   .deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000)};
+    if (id[0])
+        (void)container_drop(d, &own, id);
+}
+
+mango_status image_make(struct docker *d, const struct mango_call *call, const char *image, const char *root,
+                        const char *child)
+{
+    char id[80];
+    mango_status s = template_make(d, call, image, id);
     if (s == MANGO_OK)
         s = put_files(d, call, id, root);
     if (s == MANGO_OK)
-        s = commit(d, call, id, child, image);
-    if (id[0]) {
-        struct mango_call own = call_within(d, call, CONTROL_MS);
-        own.token = NULL;
-        own.deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000);
-        snprintf(path, sizeof(path), "/containers/%.64s?force=1&v=1", id);
-        const struct engine_req del = {.method = "DELETE", .path = path, .control = true};
-        (void)engine_call(d, &own, &del, &gone);
-        engine_free(d, &gone);
-    }
+        s = image_commit(d, call, id, child, "image", image);
+    template_drop(d, id);
     return s;
 }
 
@@ -232,6 +240,11 @@ mango_status image_ready(struct docker *d, const struct mango_call *call, const 
 {
     char base[TAG_MAX], found[TAG_MAX];
     mango_status s = check_name(d, call, image);
+    if (s == MANGO_OK &&
+        strncmp(image, FORK_REPO ":", sizeof(FORK_REPO)) == 0) { /* a child already, with files in it */
+        snprintf(ret_child, TAG_MAX, "%.*s", TAG_MAX - 1, image);
+        return MANGO_OK;
+    }
     if (s == MANGO_OK)
         s = inspect(d, call, image, base, true);
     if (s == MANGO_ENOENT) {

@@ -15,6 +15,7 @@ enum {
     READ_BYTES = 64 * 1024,
     SEND_MS = 10000,  /* for the Engine to take a frame; it copies at once what mango-box always reads */
     HELLO_MS = 20000, /* for mango-box to run: an exec takes 65 ms, on a busy host a hundred times that */
+    OPEN_TRIES = 3,
     PING_MS = 5000,
     SILENCE_S = 30,      /* without a frame before the connection is asked */
     FLAG_MS = 100,       /* between two looks at the token when it has no descriptor */
@@ -117,6 +118,13 @@ static void hand_over(struct mux *m)
             return;
         }
     }
+}
+
+void mux_chan_reopen(struct mux_chan *c)
+{
+    pthread_mutex_lock(&c->mux->lock);
+    c->ended = false;
+    pthread_mutex_unlock(&c->mux->lock);
 }
 
 void mux_chan_close(struct mux_chan *c, const struct mango_call *call)
@@ -415,7 +423,9 @@ static mango_status greet(struct mux *m, const struct mango_call *call)
     if (!c)
         return fail(d, call, MANGO_ERETRY, "out of memory");
     struct mango_call own = call_within(d, call, HELLO_MS);
-    int what = mux_wait(c, call, own.deadline_ns, false, &f);
+    int what = mux_send(c, call, MUX_GREET, no_text()) ? 0 : MUX_LOST;
+    if (!what)
+        what = mux_wait(c, call, own.deadline_ns, false, &f);
     mango_status s = MANGO_OK;
     if (what == MUX_CANCEL)
         s = MANGO_ECANCELED;
@@ -437,8 +447,8 @@ static mango_status greet(struct mux *m, const struct mango_call *call)
     return s;
 }
 
-mango_status mux_open(struct docker *d, const struct mango_call *call, const char *container, const char *root,
-                      struct mux **ret)
+static mango_status open_once(struct docker *d, const struct mango_call *call, const char *container, const char *root,
+                              struct mux **ret, bool *ret_lost)
 {
     char exec_id[80];
     mango_conn conn = 0;
@@ -459,10 +469,24 @@ mango_status mux_open(struct docker *d, const struct mango_call *call, const cha
     pthread_mutex_init(&m->writing, NULL);
     s = greet(m, call);
     if (s < 0) {
+        *ret_lost = !mux_alive(m);
         mux_kill(m);
         mux_unref(m);
         return s;
     }
     *ret = m;
     return MANGO_OK;
+}
+
+/* Another server's start may still be under way in the Engine and end ours: then once more. */
+mango_status mux_open(struct docker *d, const struct mango_call *call, const char *container, const char *root,
+                      struct mux **ret)
+{
+    mango_status s = MANGO_OK;
+    bool lost = true;
+    for (int i = 0; i < OPEN_TRIES && lost; i++) {
+        lost = false;
+        s = open_once(d, call, container, root, ret, &lost);
+    }
+    return s;
 }

@@ -34,6 +34,8 @@ bool mux_fresh(struct mux *m, const struct mango_call *call);
 void mux_kill(struct mux *m);
 
 struct mux_chan *mux_chan_open(struct mux *m); /* NULL: out of memory */
+/* Frames behind an END are wanted too: of a command that was held. */
+void mux_chan_reopen(struct mux_chan *c);
 /* Tells the other side to forget it, unless its END has come. */
 void mux_chan_close(struct mux_chan *c, const struct mango_call *call);
 

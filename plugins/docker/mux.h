@@ -38,6 +38,7 @@ enum {
     MUX_KILL,     /* kill everything of the command; END tells when that is done */
     MUX_CLOSE,    /* forget the channel: what the command has left is killed, a write is undone */
     MUX_PING,
+    MUX_GREET, /* the first frame: a server is there */
     /* box -> plugin */
     MUX_HELLO = 32, /* struct mux_hello; the first frame */
     MUX_STARTED,    /* the command is about to run */
@@ -53,7 +54,10 @@ struct mux_hello {
     uint32_t magic, version;
 };
 
-enum { MUX_KEEP_STDIN = 1 /* input comes as DATA; without it there is none */ };
+enum {
+    MUX_KEEP_STDIN = 1, /* input comes as DATA; without it there is none */
+    MUX_HOLD = 2,       /* what outlives the command stays below it after END, until KILL (one END more) or CLOSE */
+};
 struct mux_exec {
     uint32_t flags, argc, envc, cwd_len;
     uint64_t max_output; /* bytes of each stream that are sent; the rest is read and dropped. 0: no bound */
@@ -67,14 +71,17 @@ struct mux_file {
 
 enum { MUX_HOW_ENDED = 1, MUX_HOW_KILLED, MUX_HOW_LOST };
 struct mux_end {
-    int32_t error;                           /* errno: of the start of a command, of a file; then nothing else counts */
-    uint32_t how;                            /* commands: MUX_HOW_* */
-    int32_t status;                          /* MUX_HOW_ENDED: as waitpid gives it */
-    uint32_t oom;                            /* 1: something of the container was killed for want of memory meanwhile */
+    int32_t error;       /* errno: of the start of a command, of a file; then nothing else counts */
+    uint32_t how;        /* commands: MUX_HOW_* */
+    int32_t status;      /* MUX_HOW_ENDED: as waitpid gives it */
+    uint32_t oom;        /* 1: something of the container was killed for want of memory meanwhile */
+    uint32_t held;       /* 1: MUX_HOLD, and something of it lives on */
+    uint32_t left;       /* MUX_HOW_KILLED: processes that would not die */
+    uint32_t eof;        /* READ: the file ended inside of the range */
+    uint32_t kind, mode; /* STAT: 'f' 'd' 'l' 'o' and permission bits */
+    uint32_t reserved;
     uint64_t out_bytes, err_bytes, peak_kib; /* produced by the command */
-    uint32_t eof;                            /* READ: the file ended inside of the range */
-    uint32_t kind, mode, left;               /* STAT: 'f' 'd' 'l' 'o' and permission bits. KILLED: what would not die */
-    uint64_t size;
+    uint64_t size;                           /* STAT */
     int64_t mtime_us;
 };
 

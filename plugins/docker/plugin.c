@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "docker/archive.h"
 #include "docker/docker.h"
 #include "docker/mux-client.h"
 
@@ -244,6 +245,13 @@ static const struct mango_sandbox_ops ops = {
     .proc_write = docker_proc_write,
     .proc_read = docker_proc_read,
     .proc_close = docker_proc_close,
+    .pause = docker_pause,
+    .resume = docker_resume,
+    .snapshot = docker_snapshot,
+    .snapshot_delete = docker_snapshot_delete,
+    .fork = docker_fork,
+    .archive_in = docker_archive_in,
+    .archive_out = docker_archive_out,
 };
 
 static const struct mango_plugin plugin = {
@@ -253,8 +261,9 @@ static const struct mango_plugin plugin = {
     .version = "1.0",
     .license = "Apache-2.0",
     .summary = "one hardened container and volume per session, over the Docker Engine API",
-    .caps = MANGO_CAP_LIST_OWNED | MANGO_CAP_PROC | MANGO_CAP_MOUNTS_RO | MANGO_CAP_LIMITS |
-            MANGO_CAP_DURABLE_WORKSPACE | MANGO_CAP_CONCURRENT_EXEC | MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK,
+    .caps = MANGO_CAP_LIST_OWNED | MANGO_CAP_PROC | MANGO_CAP_PAUSE | MANGO_CAP_SNAPSHOT | MANGO_CAP_FORK |
+            MANGO_CAP_ARCHIVES | MANGO_CAP_MOUNTS_RO | MANGO_CAP_LIMITS | MANGO_CAP_DURABLE_WORKSPACE |
+            MANGO_CAP_CONCURRENT_EXEC | MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK,
     .required_host = MANGO_HOST_HTTP | MANGO_HOST_UPGRADE,
     .init = docker_init,
     .fini = docker_fini,

@@ -34,9 +34,9 @@ mango_status docker_proc_open(void *ctx, const struct mango_call *call, struct m
         plain.max_output = 0;
         p->box = b;
         p->run = (struct run){.out = {.stream = 1}, .err = {.stream = 2}};
-        s = run_start(b, call, &plain, RUN_STDIN, &p->run, &unsent);
+        s = run_start(b, call, &plain, RUN_PROC, &p->run, &unsent);
         if (s < 0 && unsent)
-            s = run_start(b, call, &plain, RUN_STDIN, &p->run, &unsent);
+            s = run_start(b, call, &plain, RUN_PROC, &p->run, &unsent);
     }
     if (s == MANGO_OK) {
         box_ref(b);

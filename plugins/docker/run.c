@@ -43,9 +43,9 @@ static bool overridden(const struct mango_exec_req *req, const char *v)
 }
 
 static mango_status pack(const struct box *b, const struct mango_call *call, const struct mango_exec_req *req,
-                         int stdin_kind, struct text *t)
+                         int flags, struct text *t)
 {
-    struct mux_exec x = {.flags = stdin_kind == RUN_STDIN ? MUX_KEEP_STDIN : 0,
+    struct mux_exec x = {.flags = (uint32_t)flags,
                          .argc = (uint32_t)req->n_argv,
                          .cwd_len = (uint32_t)req->cwd.len,
                          .max_output = req->max_output ? req->max_output + CHAR_SLACK : 0};
@@ -77,14 +77,14 @@ static mango_status pack(const struct box *b, const struct mango_call *call, con
     return t->bad || strings.bad ? fail(b->docker, call, MANGO_ERETRY, "out of memory") : MANGO_OK;
 }
 
-mango_status run_start(struct box *b, const struct mango_call *call, const struct mango_exec_req *req, int stdin_kind,
+mango_status run_start(struct box *b, const struct mango_call *call, const struct mango_exec_req *req, int flags,
                        struct run *r, bool *ret_unsent)
 {
     text_auto struct text payload = {0};
     struct mux *m = NULL;
     r->docker = b->docker;
     *ret_unsent = false;
-    mango_status s = pack(b, call, req, stdin_kind, &payload);
+    mango_status s = pack(b, call, req, flags, &payload);
     if (s == MANGO_OK)
         s = box_mux(b, call, &m);
     if (s < 0)
@@ -194,6 +194,10 @@ void run_kill(struct run *r, const struct mango_call *call)
     struct docker *d = r->docker;
     const struct mango_call own = {.struct_size = sizeof(own), .err = call->err};
     uint64_t until = now_ns(d) + KILL_WAIT_MS * UINT64_C(1000000);
+    if (r->ended && r->end.held && !r->lost) {
+        mux_chan_reopen(r->chan);
+        r->ended = false;
+    }
     if (r->ended || r->lost || !mux_send(r->chan, &own, MUX_KILL, no_text()))
         return;
     while (run_wait(r, &own, until, false) == RUN_OUTPUT) {

@@ -14,9 +14,9 @@ struct run {
     bool ended, lost, started;
 };
 
-enum { RUN_NO_STDIN, RUN_STDIN };
+enum { RUN_NO_STDIN = 0, RUN_STDIN = MUX_KEEP_STDIN, RUN_PROC = MUX_KEEP_STDIN | MUX_HOLD };
 /* Sends the command. *ret_unsent: nothing of it can have run, since the connection was lost before. */
-mango_status run_start(struct box *b, const struct mango_call *call, const struct mango_exec_req *req, int stdin_kind,
+mango_status run_start(struct box *b, const struct mango_call *call, const struct mango_exec_req *req, int flags,
                        struct run *r, bool *ret_unsent);
 enum { RUN_OUTPUT = 1, RUN_ROOM, RUN_END, RUN_TIME, RUN_CANCEL };
 /* Waits for the next thing; RUN_ROOM only where want_room is set: input may go on. until_ns 0: no limit. */

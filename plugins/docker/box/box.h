@@ -1,6 +1,7 @@
 /* mango-box: runs inside of a session's container and starts its commands there. Static, so that it works in any image.
  *
  *   mango-box init          process 1 of the container: waits for orphans, ends at SIGTERM
+ *   mango-box pack ROOT FOLDER, mango-box unpack ROOT FOLDER    archives (pack.c)
  *   mango-box serve ROOT    speaks mux.h over standard input and output; its end ends everything that it has started
  *
  * `serve` is two processes: this one moves bytes, and its child is the runner of the backend `local` (common/runner/wire.h),
@@ -37,6 +38,7 @@ struct chan {
     char *input;               /* what the command has not taken yet: MUX_WINDOW bytes, made at the first DATA */
     uint32_t in_len, in_given; /* bytes in input; bytes whose credit has not been given back */
     bool in_eof;
+    bool hold, silent; /* MUX_HOLD; its END has been told: output is dropped */
 
     /* CHAN_READ, CHAN_WRITE */
     int fd, dir_fd;
@@ -48,6 +50,7 @@ struct chan {
 
 struct box {
     struct confine ws;
+    bool greeted;
     int runner; /* socket */
     struct chan **chans;
     int n_chans;
@@ -78,6 +81,10 @@ void command_on_writable(struct box *b, struct chan *c);
 void command_settle(struct box *b, struct chan *c);
 bool command_wants(const struct box *b, const struct chan *c, int stream); /* its output may be read now */
 uint64_t oom_kills(void); /* of the container so far; 0 where that cannot be seen */
+
+/* ---- pack.c ---- the exit status; what went wrong is on standard error */
+int pack_main(const char *root, const char *path);
+int unpack_main(const char *root, const char *path);
 
 /* ---- file.c ---- */
 void file_read(struct box *b, uint32_t id, const char *p, size_t n);

@@ -212,6 +212,7 @@ void command_start(struct box *b, uint32_t id, const char *p, size_t n)
     if (!c)
         return;
     c->max_output = x.max_output;
+    c->hold = x.flags & MUX_HOLD;
     c->oom_before = oom_kills();
     int e = start(b, c, &x, p + sizeof(x), p + sizeof(x) + x.cwd_len);
     if (e) {
@@ -283,8 +284,8 @@ void command_on_writable(struct box *b, struct chan *c)
 
 bool command_wants(const struct box *b, const struct chan *c, int stream)
 {
-    bool silent = c->max_output && c->seen[stream] >= c->max_output; /* read and dropped, needs no room */
-    return silent || (c->credit > 0 && b->out_len - b->out_at < OUT_QUEUE_MAX);
+    bool drop = c->silent || (c->max_output && c->seen[stream] >= c->max_output); /* needs no room */
+    return drop || (c->credit > 0 && b->out_len - b->out_at < OUT_QUEUE_MAX);
 }
 
 static size_t take(struct box *b, struct chan *c, int stream)
@@ -293,7 +294,10 @@ static size_t take(struct box *b, struct chan *c, int stream)
     int *fd = stream == 1 ? &c->out : &c->err;
     if (*fd < 0 || !command_wants(b, c, stream))
         return 0;
-    uint64_t room = !c->max_output ? UINT64_MAX : c->seen[stream] < c->max_output ? c->max_output - c->seen[stream] : 0;
+    uint64_t room = c->silent                         ? 0
+                    : !c->max_output                  ? UINT64_MAX
+                    : c->seen[stream] < c->max_output ? c->max_output - c->seen[stream]
+                                                      : 0;
     size_t want = room > 0 && c->credit < sizeof(buf) ? c->credit : sizeof(buf);
     ssize_t n = read(*fd, buf, want);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -375,15 +379,21 @@ static void tell_end(struct box *b, struct chan *c)
         end.how = MUX_HOW_KILLED;
         end.left = c->end.left;
     }
+    bool keep = c->end.kind == WIRE_ENDED && c->hold && !c->end.alone;
     if (c->end.kind == WIRE_ENDED) {
         end.how = MUX_HOW_ENDED;
         end.status = c->end.status;
         end.peak_kib = c->end.peak_kib;
-        if (!c->end.alone)
+        if (!c->end.alone && !keep)
             release(c);
     }
     end.oom = oom_kills() > c->oom_before;
-    box_end(b, c, &end, "");
+    end.held = keep;
+    if (!keep)
+        return box_end(b, c, &end, "");
+    box_send(b, c->id, MUX_END, 0, &end, sizeof(end));
+    c->silent = true;
+    c->end.kind = 0;
 }
 
 void command_settle(struct box *b, struct chan *c)

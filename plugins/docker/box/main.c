@@ -36,6 +36,10 @@ int main(int argc, char **argv)
         return init_main();
     if (argc == 3 && strcmp(argv[1], "serve") == 0)
         return box_serve(argv[2]);
+    if (argc == 4 && strcmp(argv[1], "pack") == 0)
+        return pack_main(argv[2], argv[3]);
+    if (argc == 4 && strcmp(argv[1], "unpack") == 0)
+        return unpack_main(argv[2], argv[3]);
     fputs("mango-box: started by the sandbox backend `docker`, not by hand\n", stderr);
     return 64;
 }

@@ -152,11 +152,16 @@ static void on_frame(struct box *b, const struct mux_head *h, const char *p)
     case MUX_STAT:
         file_stat(b, h->chan, p, h->len);
         break;
+    case MUX_GREET:
+        b->greeted = true;
+        break;
     case MUX_PING:
         box_send(b, h->chan, MUX_PONG, 0, NULL, 0);
         break;
     case MUX_KILL:
-        if (c && c->kind == CHAN_EXEC)
+        if (!c)
+            box_fail(b, h->chan, ESRCH, ""); /* it has ended meanwhile */
+        else if (c->kind == CHAN_EXEC)
             command_kill(c);
         break;
     case MUX_CLOSE:
@@ -316,6 +321,7 @@ static int start_runner(const char *root)
         close(sv[1]);
         return sv[0];
     }
+    signal(SIGPIPE, SIG_DFL); /* commands would inherit that it is ignored */
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     for (int fd = 0; fd < 3; fd++)
         (void)dup2(null, fd);
@@ -343,6 +349,10 @@ int box_serve(const char *root)
     static struct chan *chans[CHANNELS_MAX];
     b.chans = chans;
     signal(SIGPIPE, SIG_IGN);
+    while (!b.greeted) {
+        if (!take_input(&b))
+            return 0; /* a server that died before we began: what another one runs here is not ours to end */
+    }
     take_over();
     b.ws = (struct confine){root, open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     if (b.ws.root_fd < 0)
