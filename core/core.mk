@@ -85,6 +85,8 @@ libcore_la_SOURCES = \
 	core/domain/image.c \
 	core/domain/metadata.c \
 	core/domain/metadata.h \
+	core/domain/multiagent.c \
+	core/domain/multiagent.h \
 	core/domain/page.c \
 	core/domain/page.h \
 	core/domain/principal.h \
@@ -242,6 +244,8 @@ libcore_la_SOURCES = \
 	core/run/content.c \
 	core/run/context.c \
 	core/run/context.h \
+	core/run/delegate.c \
+	core/run/delegate.h \
 	core/run/engine-internal.h \
 	core/run/engine.c \
 	core/run/engine.h \
@@ -264,6 +268,8 @@ libcore_la_SOURCES = \
 	core/run/server-tools.h \
 	core/run/step.c \
 	core/run/step.h \
+	core/run/threads.c \
+	core/run/threads.h \
 	core/run/tool-config.c \
 	core/run/tool-config.h \
 	core/run/turn.c \
@@ -303,10 +309,14 @@ libcore_la_SOURCES = \
 	core/service/client-result.h \
 	core/service/environment.c \
 	core/service/environment.h \
+	core/service/roster.c \
+	core/service/roster.h \
 	core/service/session.c \
 	core/service/session.h \
 	core/service/unwedge.c \
 	core/service/unwedge.h \
+	core/service/thread.c \
+	core/service/thread.h \
 	core/store/agent.c \
 	core/store/agent.h \
 	core/store/api-key.c \
@@ -353,10 +363,13 @@ libcore_la_SOURCES = \
 	core/store/session.h \
 	core/store/state-dir.c \
 	core/store/state-dir.h \
+	core/store/thread-state.c \
+	core/store/thread-state.h \
 	core/store/tool-call.c \
 	core/store/tool-call.h \
 	core/store/transcript.c \
 	core/store/transcript.h \
+	core/store/turn-columns.h \
 	core/store/txn.c \
 	core/store/waiting.c \
 	core/store/waiting.h \

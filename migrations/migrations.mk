@@ -7,4 +7,5 @@ dist_migrations_DATA = \
 	migrations/0003_context.sql \
 	migrations/0004_mcp_tools.sql \
 	migrations/0005_budgets.sql \
-	migrations/0006_waiting.sql
+	migrations/0006_waiting.sql \
+	migrations/0007_thread_names.sql

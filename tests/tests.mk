@@ -129,6 +129,7 @@ e2e_tests = \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_turn_rules.py \
+	tests/e2e/test_threads.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
 	tests/lib/test-symbols.sh \
@@ -215,8 +216,10 @@ EXTRA_DIST += \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_turn_rules.py \
+	tests/e2e/test_threads.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
+	tests/e2e/threads.py \
 	tests/e2e/turns.py \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \

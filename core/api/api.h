@@ -65,15 +65,20 @@ mg_rc mg_res_deleted(struct mg_http_res *res, struct mg_sv id, const char *type)
 /* ---- auth.c ---- */
 mg_rc mg_auth(struct mg_http_req *req, const struct mg_route *route, struct mg_err *err) MG_MUSTCHECK;
 
+/* ---- threads.c ---- */
+/* What clients name in a path or query: *ret is empty for the primary thread. MG_ENOTFOUND. */
+mg_rc mg_thread_of(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv thread_id, struct mg_sv *ret,
+                   struct mg_err *err) MG_MUSTCHECK;
+
 /* ---- the streams' hooks: events.c, send.c ---- */
 mg_rc mg_stream_resolve(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv after,
                         struct mg_stream_spec *ret, struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_ws_send(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv body, struct mg_sv idempotency_key,
                  struct mg_sv *ret_ids, struct mg_err *err) MG_MUSTCHECK;
-/* A page of events, and a stream, once the path has been judged. */
-mg_rc mg_events_page(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id,
+/* A page of events, and a stream, of a child's log or (thread empty) of the session's. */
+mg_rc mg_events_page(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id, struct mg_sv thread,
                      struct mg_err *err) MG_MUSTCHECK;
-mg_rc mg_events_open(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id,
+mg_rc mg_events_open(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id, struct mg_sv thread,
                      struct mg_err *err) MG_MUSTCHECK;
 
 /* ---- waiting.c ---- */

@@ -11,9 +11,11 @@ static const char TYPES_HINT[] =
 
 /* ---- pages ---- */
 
-static struct mg_sv filter_text(struct mg_arena *a, struct mg_sv session_id, const struct mg_sv *types, int n)
+static struct mg_sv filter_text(struct mg_arena *a, struct mg_sv session_id, struct mg_sv thread,
+                                const struct mg_sv *types, int n)
 {
-    struct mg_sv all = session_id;
+    struct mg_sv all =
+        thread.len ? mg_arena_printf(a, "%.*s/%.*s", MG_SV_ARG(session_id), MG_SV_ARG(thread)) : session_id;
     for (int i = 0; i < n; i++)
         all = mg_arena_printf(a, "%.*s|%.*s", MG_SV_ARG(all), MG_SV_ARG(types[i]));
     return all;
@@ -31,7 +33,8 @@ static void write_events(struct mg_buf *out, const struct mg_event_seen *rows, i
     (void)mg_buf_str(out, "],\"next_page\":");
 }
 
-mg_rc mg_events_page(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id, struct mg_err *err)
+mg_rc mg_events_page(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id, struct mg_sv thread,
+                     struct mg_err *err)
 {
     struct mg_list_query q;
     struct mg_event_seen *rows;
@@ -41,9 +44,9 @@ mg_rc mg_events_page(struct mg_http_req *req, struct mg_http_res *res, struct mg
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_param_words(req, "types", mg_event_type_is_contract, TYPES_HINT, &types, &n_types, err);
     if (rc >= 0)
-        rc = mg_param_list(req, &EVENTS, filter_text(req->arena, session_id, types, n_types), &q, &scope, err);
+        rc = mg_param_list(req, &EVENTS, filter_text(req->arena, session_id, thread, types, n_types), &q, &scope, err);
     if (rc >= 0)
-        rc = mg_events_list(req->arena, req->pg, session_id, &q, types, n_types, &r, &rows, &n, &more, err);
+        rc = mg_events_list(req->arena, req->pg, session_id, thread, &q, types, n_types, &r, &rows, &n, &more, err);
     if (rc < 0)
         return rc;
     write_events(&res->body, rows, n);
@@ -56,7 +59,7 @@ mg_rc mg_events_page(struct mg_http_req *req, struct mg_http_res *res, struct mg
 
 mg_rc mg_get_events(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    return mg_events_page(req, res, req->param[0], err);
+    return mg_events_page(req, res, req->param[0], MG_SV(""), err);
 }
 
 /* ---- streams ---- */
@@ -86,11 +89,16 @@ mg_rc mg_stream_resolve(struct mg_http_req *req, struct mg_sv session_id, struct
                         struct mg_stream_spec *ret, struct mg_err *err)
 {
     int64_t head = 0;
+    struct mg_sv thread = MG_SV("");
     mg_rc rc = mg_session_last_seq(req->pg, session_id, mg_req_workspace(req), &head, err);
+    if (rc >= 0 && ret->thread.s[0])
+        rc = mg_thread_of(req, session_id, mg_arena_sv(req->arena, mg_id_sv(&ret->thread)), &thread, err);
     if (rc >= 0)
         rc = find_start(req, session_id, after, head, &ret->after_seq, err);
     if (rc < 0)
         return rc;
+    ret->thread = (struct mg_id){0};
+    (void)mg_id_from(thread, &ret->thread);
     (void)mg_id_from(session_id, &ret->session);
     ret->key_id = mg_req_who(req)->key;
     return MG_OK;
@@ -123,11 +131,13 @@ static mg_rc parse_types(struct mg_http_req *req, struct mg_stream_spec *s, stru
     return rc;
 }
 
-mg_rc mg_events_open(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id, struct mg_err *err)
+mg_rc mg_events_open(struct mg_http_req *req, struct mg_http_res *res, struct mg_sv session_id, struct mg_sv thread,
+                     struct mg_err *err)
 {
     struct mg_stream_spec *s = mg_arena_new_of(req->arena, struct mg_stream_spec);
     struct mg_sv after;
     *s = (struct mg_stream_spec){.types = MG_SV("")};
+    (void)mg_id_from(thread, &s->thread);
     mg_rc rc = mg_param_one(req, "after", &after, err);
     if (rc >= 0)
         rc = parse_deltas(req, s, err);
@@ -143,5 +153,5 @@ mg_rc mg_events_open(struct mg_http_req *req, struct mg_http_res *res, struct mg
 
 mg_rc mg_get_event_stream(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    return mg_events_open(req, res, req->param[0], err);
+    return mg_events_open(req, res, req->param[0], MG_SV(""), err);
 }

@@ -110,22 +110,48 @@ static mg_rc render_thread_agent(struct mg_jw *w, struct mg_arena *a, struct mg_
     return MG_OK;
 }
 
-mg_rc mg_render_thread(struct mg_jw *w, struct mg_arena *a, const struct mg_session_row *x, struct mg_err *err)
+void mg_thread_row_of(struct mg_arena *a, const struct mg_session_row *x, struct mg_thread_row *ret)
 {
     const struct mg_id id = mg_thread_primary(x->id);
+    *ret = (struct mg_thread_row){
+        .id = mg_arena_sv(a, mg_id_sv(&id)),
+        .agent = x->agent,
+        .status = x->status,
+        .created_us = x->created_us,
+        .updated_us = x->updated_us,
+        .archived_us = x->archived_us,
+        .duration_us = x->duration_us,
+        .usage = x->usage,
+    };
+}
+
+mg_rc mg_render_thread(struct mg_jw *w, struct mg_arena *a, struct mg_sv session_id, const struct mg_thread_row *x,
+                       struct mg_err *err)
+{
+    const struct mg_session_row like = {
+        .created_us = x->created_us,
+        .updated_us = x->updated_us,
+        .archived_us = x->archived_us,
+        .duration_us = x->duration_us,
+        .usage = x->usage,
+    };
+    const struct mg_id primary = mg_thread_primary(session_id);
     mg_jw_obj(w);
-    mg_jw_kstr(w, "id", mg_id_sv(&id));
+    mg_jw_kstr(w, "id", x->id);
     mg_jw_kstrz(w, "type", "session_thread");
-    mg_jw_kstr(w, "session_id", x->id);
-    mg_jw_knull(w, "parent_thread_id");
+    mg_jw_kstr(w, "session_id", session_id);
+    if (x->ordinal)
+        mg_jw_kstr(w, "parent_thread_id", mg_id_sv(&primary));
+    else
+        mg_jw_knull(w, "parent_thread_id");
     mg_rc rc = render_thread_agent(w, a, x->agent, err);
     if (rc < 0)
         return rc;
     mg_jw_kstr(w, "status", x->status);
-    render_stats(w, a, x);
-    render_usage(w, a, x);
+    render_stats(w, a, &like);
+    render_usage(w, a, &like);
     mg_jw_knull(w, "workflow_run_id");
-    render_times(w, x);
+    render_times(w, &like);
     mg_jw_obj_end(w);
     return MG_OK;
 }

@@ -6,12 +6,14 @@
 #include "store/agent.h"
 #include "store/environment.h"
 #include "store/session.h"
+#include "store/thread-state.h"
 
 void mg_render_agent(struct mg_jw *w, const struct mg_agent_row *x);
 void mg_render_environment(struct mg_jw *w, const struct mg_environment_row *x);
 void mg_render_session(struct mg_jw *w, struct mg_arena *a, const struct mg_session_row *x);
-/* The primary thread of a session. */
-mg_rc mg_render_thread(struct mg_jw *w, struct mg_arena *a, const struct mg_session_row *x,
+/* The primary thread of a session; its own share in a coordinator's is mg_thread_primary_own's business. */
+void mg_thread_row_of(struct mg_arena *a, const struct mg_session_row *x, struct mg_thread_row *ret);
+mg_rc mg_render_thread(struct mg_jw *w, struct mg_arena *a, struct mg_sv session_id, const struct mg_thread_row *x,
                        struct mg_err *err) MG_MUSTCHECK;
 
 #endif

@@ -3,7 +3,6 @@
 #include "crypto/hash.h"
 #include "domain/check.h"
 #include "domain/event.h"
-#include "domain/thread.h"
 #include "service/admission.h"
 #include "store/event-log.h"
 
@@ -12,20 +11,8 @@ enum {
     ID_TAIL = 26 /* characters behind the prefix, as in ids of ours */
 };
 
-/* Only the primary thread exists; another id would be accepted and forgotten. */
-static mg_rc check_threads(const struct mg_draft *d, int n, struct mg_sv session_id, struct mg_err *err)
-{
-    const struct mg_id primary = mg_thread_primary(session_id);
-    for (int i = 0; i < n; i++)
-        if (d[i].thread_id.len && !mg_sv_eq(d[i].thread_id, mg_id_sv(&primary)))
-            return mg_err_set(err, MG_EINVAL,
-                              "events[%d].session_thread_id: this session has no thread '%.*s'; leave the field out", i,
-                              MG_SV_ARG(mg_shown_id(d[i].thread_id)));
-    return MG_OK;
-}
-
-static mg_rc parse_send(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv text, struct mg_draft **ret,
-                        int *ret_n, struct mg_err *err)
+static mg_rc parse_send(struct mg_http_req *req, struct mg_sv text, struct mg_draft **ret, int *ret_n,
+                        struct mg_err *err)
 {
     static const struct mg_field_rule RULES[] = {
         {.name = "events", .type = MG_FT_ARRAY, .flags = MG_FF_REQUIRED, .min = 1},
@@ -35,16 +22,14 @@ static mg_rc parse_send(struct mg_http_req *req, struct mg_sv session_id, struct
     mg_rc rc = mg_body_parse(req->arena, text, &body, err);
     if (rc >= 0)
         rc = mg_check_object(req->arena, body, "", RULES, m, err);
-    if (rc >= 0)
-        rc = mg_drafts_parse(req->arena, m[0], "events", false, ret, ret_n, err);
-    return rc < 0 ? rc : check_threads(*ret, *ret_n, session_id, err);
+    return rc < 0 ? rc : mg_drafts_parse(req->arena, m[0], "events", false, ret, ret_n, err);
 }
 
 mg_rc mg_post_events(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     struct mg_draft *drafts;
     int n;
-    mg_rc rc = parse_send(req, req->param[0], req->body, &drafts, &n, err);
+    mg_rc rc = parse_send(req, req->body, &drafts, &n, err);
     if (rc < 0)
         return rc;
     (void)mg_buf_str(&res->body, "{\"data\":");
@@ -99,7 +84,7 @@ mg_rc mg_ws_send(struct mg_http_req *req, struct mg_sv session_id, struct mg_sv 
     int64_t head;
     bool again = false;
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(2 * MG_HTTP_BODY_MAX);
-    mg_rc rc = parse_send(req, session_id, body, &drafts, &n, err);
+    mg_rc rc = parse_send(req, body, &drafts, &n, err);
     if (rc >= 0 && idempotency_key.len) {
         rc = mg_session_last_seq(req->pg, session_id, mg_req_workspace(req), &head, err);
         if (rc >= 0)

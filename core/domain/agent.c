@@ -11,8 +11,6 @@ enum { AGENT_TEXT_MAX = 64 * 1024 * 1024 /* bytes: two bodies' worth */ };
 #define NULL_TEXT MG_SV("null")
 #define SERVICE_ACCOUNT MG_SV("{\"type\":\"service_account\"}")
 
-static const char NO_MULTIAGENT[] = "multiagent orchestration is not part of this build; leave it out or send null";
-
 /* Positions in RULES: the member table of a create, and of an update behind its version. */
 enum {
     F_NAME,
@@ -88,14 +86,37 @@ static mg_rc check_identity(struct mg_arena *a, const struct mg_json *v, struct 
     return rc;
 }
 
-static mg_rc check_multiagent(struct mg_arena *a, const struct mg_json *v, struct mg_err *err)
+/* The references become versions where the database is: x->roster says that they have to. */
+static mg_rc apply_multiagent(struct mg_arena *a, const struct mg_json *v, struct mg_agent *x, struct mg_err *err)
 {
-    static const char *const TYPES[] = {"coordinator", "multiagent_20261001", NULL};
-    int t = 0;
+    if (!v)
+        return MG_OK;
+    struct mg_sv stored = x->multiagent;
+    x->multiagent = NULL_TEXT;
     if (!mg_given(v))
         return MG_OK;
-    mg_rc rc = mg_check_tag(a, v, "multiagent", TYPES, &t, err);
-    return rc < 0 ? rc : mg_err_set(err, MG_EINVAL, "multiagent: %s", NO_MULTIAGENT);
+    x->roster = mg_arena_new_of(a, struct mg_multiagent);
+    return mg_multiagent_parse(a, v, stored, x->roster, err);
+}
+
+/* A coordinator's own tools have these names. */
+static mg_rc check_reserved(struct mg_arena *a, const struct mg_agent *x, struct mg_err *err)
+{
+    static const char *const RESERVED[] = {"list_agents", "send_to_agent", NULL};
+    struct mg_json *tools;
+    if (!x->roster && mg_sv_eqz(x->multiagent, "null"))
+        return MG_OK;
+    mg_rc rc = mg_json_parse(a, x->tools, &mg_json_raw_limits, &tools, err);
+    for (const struct mg_json *t = rc < 0 ? NULL : tools->child; t; t = t->next) {
+        struct mg_sv name = mg_json_get_str(a, t, "name");
+        if (mg_word_index(RESERVED, name) >= 0)
+            return mg_err_set(
+                err, MG_EINVAL,
+                "tools: a custom tool may not be called '%.*s' while multiagent is set: a coordinator has "
+                "a tool of this name",
+                MG_SV_ARG(name));
+    }
+    return rc;
 }
 
 /* The members that a create, an update and an override have in common: what m gives replaces what *x holds. */
@@ -129,14 +150,14 @@ static mg_rc apply(struct mg_arena *a, const struct mg_json *const *m, bool crea
         x->description = text_or_null(a, m[F_DESCRIPTION]);
     if (m[F_IDENTITY])
         x->execution_identity = SERVICE_ACCOUNT;
-    if (m[F_MULTIAGENT])
-        x->multiagent = NULL_TEXT;
-    mg_rc rc = check_multiagent(a, m[F_MULTIAGENT], err);
+    mg_rc rc = apply_multiagent(a, m[F_MULTIAGENT], x, err);
     if (rc >= 0)
         rc = check_identity(a, m[F_IDENTITY], err);
     if (rc >= 0)
         rc = mg_metadata_patch(a, x->metadata, m[F_METADATA], &meta, &x->metadata, err);
-    return rc < 0 ? rc : apply_config(a, m, "", x, err);
+    if (rc >= 0)
+        rc = apply_config(a, m, "", x, err);
+    return rc < 0 ? rc : check_reserved(a, x, err);
 }
 
 mg_rc mg_agent_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_agent *ret, struct mg_err *err)
@@ -214,7 +235,8 @@ struct mg_sv mg_agent_format(struct mg_arena *a, const struct mg_agent *x)
     return mg_arena_sv(a, mg_buf_view(&b));
 }
 
-struct mg_sv mg_agent_session_format(struct mg_arena *a, struct mg_sv id, int64_t version, const struct mg_agent *x)
+static struct mg_sv session_format(struct mg_arena *a, struct mg_sv id, int64_t version, const struct mg_agent *x,
+                                   bool thread)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(AGENT_TEXT_MAX);
     struct mg_jw w = mg_jw_to(&b);
@@ -223,10 +245,20 @@ struct mg_sv mg_agent_session_format(struct mg_arena *a, struct mg_sv id, int64_
     mg_jw_kstrz(&w, "type", "agent");
     mg_jw_kint(&w, "version", version);
     for (int i = 0; i < N_MEMBERS; i++)
-        if (MEMBERS[i].session)
+        if (MEMBERS[i].session && !(thread && MEMBERS[i].at == offsetof(struct mg_agent, multiagent)))
             mg_jw_kraw(&w, MEMBERS[i].name, member(x, i));
     mg_jw_obj_end(&w);
     return mg_arena_sv(a, mg_buf_view(&b));
+}
+
+struct mg_sv mg_agent_session_format(struct mg_arena *a, struct mg_sv id, int64_t version, const struct mg_agent *x)
+{
+    return session_format(a, id, version, x, false);
+}
+
+struct mg_sv mg_agent_thread_format(struct mg_arena *a, struct mg_sv id, int64_t version, const struct mg_agent *x)
+{
+    return session_format(a, id, version, x, true);
 }
 
 /* Reads both forms: a SessionAgent has no metadata. */
@@ -236,6 +268,7 @@ mg_rc mg_agent_load(struct mg_arena *a, struct mg_sv text, struct mg_agent *ret,
     mg_rc rc = mg_json_parse(a, text, &mg_json_raw_limits, &v, err);
     if (rc < 0)
         return mg_err_wrap(err, MG_EINTERNAL, "stored agent");
+    ret->roster = NULL;
     for (int i = 0; i < N_MEMBERS; i++) {
         const struct mg_json *m = mg_json_get(v, MEMBERS[i].name);
         *(struct mg_sv *)((char *)ret + MEMBERS[i].at) = m ? m->raw : MEMBERS[i].session ? NULL_TEXT : MG_SV("{}");
@@ -341,4 +374,3 @@ mg_rc mg_agent_session_update(struct mg_arena *a, const struct mg_json *v, const
         *ret = x;
     return rc;
 }
-

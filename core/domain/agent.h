@@ -3,10 +3,13 @@
 #define MG_DOMAIN_AGENT_H
 
 #include "domain/check.h"
+#include "domain/multiagent.h"
 
 /* Each member is finished JSON text in arena memory (or a literal): name and so on as a string, description and system null when unset. */
 struct mg_agent {
     struct mg_sv name, description, system, model, tools, mcp_servers, skills, multiagent, execution_identity, metadata;
+    struct mg_multiagent
+        *roster; /* as a body gave it, to be pinned (service/roster.h) and written into multiagent; else NULL */
 };
 
 enum {
@@ -27,6 +30,8 @@ bool mg_agent_same(struct mg_arena *a, const struct mg_agent *x, const struct mg
 
 /* The SessionAgent object: without metadata and times. */
 struct mg_sv mg_agent_session_format(struct mg_arena *a, struct mg_sv id, int64_t version, const struct mg_agent *x);
+/* The SessionThreadAgent object: that without multiagent. */
+struct mg_sv mg_agent_thread_format(struct mg_arena *a, struct mg_sv id, int64_t version, const struct mg_agent *x);
 
 /* The agent of a session body: who, which version, and what it overrides. */
 struct mg_agent_ref {

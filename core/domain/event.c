@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "domain/check.h"
 #include "domain/content.h"
+#include "json/write.h"
 
 static const struct {
     const char *name;
@@ -36,17 +37,17 @@ static const struct {
     [MG_EV_SESSION_DELETED] = {"session.deleted", false},
     [MG_EV_MODEL_REQUEST_START] = {"span.model_request_start", false},
     [MG_EV_MODEL_REQUEST_END] = {"span.model_request_end", false},
+    [MG_EV_THREAD_MESSAGE_SENT] = {"agent.thread_message_sent", false},
+    [MG_EV_THREAD_MESSAGE_RECEIVED] = {"agent.thread_message_received", false},
+    [MG_EV_THREAD_CREATED] = {"session.thread_created", false},
+    [MG_EV_THREAD_RUNNING] = {"session.thread_status_running", false},
+    [MG_EV_THREAD_RESCHEDULED] = {"session.thread_status_rescheduled", false},
+    [MG_EV_THREAD_IDLE] = {"session.thread_status_idle", false},
+    [MG_EV_THREAD_TERMINATED] = {"session.thread_status_terminated", false},
 };
 
 /* Contract types that this server does not write yet. */
 static const char *const OTHER_TYPES[] = {
-    "agent.thread_message_sent",
-    "agent.thread_message_received",
-    "session.thread_created",
-    "session.thread_status_running",
-    "session.thread_status_rescheduled",
-    "session.thread_status_terminated",
-    "session.thread_status_idle",
     "span.outcome_evaluation_start",
     "span.outcome_evaluation_ongoing",
     "span.outcome_evaluation_end",
@@ -280,4 +281,25 @@ mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const ch
     *ret = d;
     *ret_n = n;
     return MG_OK;
+}
+
+struct mg_sv mg_draft_members(struct mg_arena *a, const struct mg_draft *d, struct mg_sv ref, struct mg_sv thread)
+{
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(d->members.len + d->deny_message.len * 6 + 1024);
+    struct mg_jw w = mg_jw_to(&b);
+    mg_jw_obj(&w);
+    mg_jw_kstr(&w, d->type == MG_EV_USER_CUSTOM_TOOL_RESULT ? "custom_tool_use_id" : "tool_use_id", ref);
+    if (d->type == MG_EV_USER_TOOL_CONFIRMATION)
+        mg_jw_kstrz(&w, "result", d->allow ? "allow" : "deny");
+    else if (d->content.len)
+        mg_jw_kraw(&w, "content", d->content);
+    if (d->deny_message.len)
+        mg_jw_kstr(&w, "deny_message", d->deny_message);
+    if (d->type != MG_EV_USER_TOOL_CONFIRMATION)
+        mg_jw_kbool(&w, "is_error", d->is_error);
+    if (thread.len)
+        mg_jw_kstr(&w, "session_thread_id", thread);
+    mg_jw_obj_end(&w);
+    struct mg_sv all = mg_buf_view(&b);
+    return mg_arena_sv(a, mg_sv_n(all.ptr + 1, all.len - 2));
 }

@@ -34,6 +34,13 @@ enum mg_event_type {
     MG_EV_SESSION_DELETED,
     MG_EV_MODEL_REQUEST_START,
     MG_EV_MODEL_REQUEST_END,
+    MG_EV_THREAD_MESSAGE_SENT,
+    MG_EV_THREAD_MESSAGE_RECEIVED,
+    MG_EV_THREAD_CREATED,
+    MG_EV_THREAD_RUNNING,
+    MG_EV_THREAD_RESCHEDULED,
+    MG_EV_THREAD_IDLE,
+    MG_EV_THREAD_TERMINATED,
     MG_EV__COUNT,
 };
 
@@ -58,6 +65,9 @@ struct mg_draft {
     struct mg_id
         id; /* "" as parsed: admission makes one. Set for a send with an idempotency key: then it is the event's id */
 };
+
+/* The members of an answer to a call anew, with the call's id as ref says, and with session_thread_id where thread is not empty. */
+struct mg_sv mg_draft_members(struct mg_arena *a, const struct mg_draft *d, struct mg_sv ref, struct mg_sv thread);
 
 enum { MG_EVENTS_PER_POST_MAX = 100 /* drafts of one request: bounds one transaction */ };
 

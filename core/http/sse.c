@@ -48,10 +48,11 @@ void mg_sse_free(struct mg_sse *s)
 
 bool mg_stream_wants(struct mg_sv types, const struct mg_id *thread, const struct mg_event *e)
 {
+    /* What ends the session ends the streams of all its threads. */
+    if (!mg_sv_eq(e->thread_id, mg_id_sv(thread)) && !mg_sv_eqz(e->type, "session.deleted"))
+        return false;
     if (e->seq == 0)
         return true; /* previews were asked for */
-    if (thread->s[0] && e->thread_id.len && !mg_sv_eq(e->thread_id, mg_id_sv(thread)))
-        return false;
     if (types.len == 0)
         return true;
     while (types.len)

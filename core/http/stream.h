@@ -12,7 +12,7 @@ struct mg_stream_spec {
     int64_t after_seq; /* events with a greater number follow; the handler resolved it (now, start, or the cursor's) */
     bool deltas_message, deltas_thinking;
     struct mg_sv types;  /* comma-separated filter; empty: all; copied when the stream starts */
-    struct mg_id thread; /* only events of this thread; "": all */
+    struct mg_id thread; /* the thread whose log it is; "": the primary one, which is the session's */
     struct mg_id key_id; /* the credential, so that its revocation ends the stream */
 };
 

@@ -199,7 +199,7 @@ static void job_queue(struct mg_ws *ws, struct mg_ws_job *j)
 static mg_rc cmd_subscribe(struct mg_ws *ws, struct mg_ws_job *j)
 {
     const struct mg_http *h = ws->conn->http;
-    struct mg_id thread;
+    struct mg_id thread = {0};
     if (j->cmd.thread_id.len && !mg_id_from(j->cmd.thread_id, &thread))
         return mg_err_set(&j->err, MG_EINVAL, "thread_id: is not an id");
     if (mg_ws_sub_find(ws, j->cmd.sub))
@@ -207,7 +207,8 @@ static mg_rc cmd_subscribe(struct mg_ws *ws, struct mg_ws_job *j)
     if (ws->n_subs >= h->limits.subs_max)
         return mg_err_set(&j->err, MG_ERATE,
                           "sub: this socket has %u subscriptions, which is its limit; open another socket", ws->n_subs);
-    j->sub = mg_ws_sub_new(ws, j->cmd.sub, j->cmd.types, j->cmd.thread_id);
+    j->spec.thread = thread;
+    j->sub = mg_ws_sub_new(ws, j->cmd.sub, j->cmd.types);
     j->sub->credit = j->cmd.credit;
     j->kind = JOB_SUBSCRIBE;
     job_queue(ws, j);

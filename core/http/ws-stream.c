@@ -19,13 +19,12 @@ static void sub_ready(void *ctx)
     mg_ws_sub_turn(ctx);
 }
 
-struct mg_ws_sub *mg_ws_sub_new(struct mg_ws *ws, int64_t number, struct mg_sv types, struct mg_sv thread)
+struct mg_ws_sub *mg_ws_sub_new(struct mg_ws *ws, int64_t number, struct mg_sv types)
 {
     struct mg_ws_sub *s = mg_xcalloc(1, sizeof(*s));
     s->ws = ws;
     s->number = number;
     s->types = types.len ? mg_xstrndup(types.ptr, types.len) : NULL;
-    (void)mg_id_from(thread, &s->thread);
     mg_list_init(&s->turn);
     mg_list_init(&s->link);
     mg_list_add_tail(&ws->subs, &s->link);
@@ -56,6 +55,7 @@ void mg_ws_sub_open(struct mg_ws *ws, struct mg_ws_sub *s, const struct mg_strea
         .ready = sub_ready,
         .ctx = s,
     };
+    s->thread = spec->thread;
     s->sub = mg_sub_new(ws->conn->http->opts.hub, &o);
     mg_ws_sub_turn(s);
 }

@@ -186,7 +186,7 @@ void mg_ws_start(struct mg_conn *c, struct mg_call *call)
     (void)mg_buf_printf(b, "upgrade: websocket\r\nconnection: Upgrade\r\nsec-websocket-accept: %s\r\n%s\r\n",
                         call->ws_accept, ws->mux ? "sec-websocket-protocol: mango.v1\r\n" : "");
     if (!ws->mux) { /* the subscription exists before the client hears of its success */
-        struct mg_ws_sub *s = mg_ws_sub_new(ws, -1, call->ws_spec->types, mg_id_sv(&call->ws_spec->thread));
+        struct mg_ws_sub *s = mg_ws_sub_new(ws, -1, call->ws_spec->types);
         ws->session = call->ws_spec->session;
         mg_ws_sub_open(ws, s, call->ws_spec);
     }

@@ -62,7 +62,7 @@ void mg_ws_say_pong(struct mg_ws *ws, struct mg_sv ref);
 void mg_ws_note(struct mg_buf *out, const struct mg_ws_sub *s, const char *op, const char *reason);
 
 /* ws-stream.c */
-struct mg_ws_sub *mg_ws_sub_new(struct mg_ws *ws, int64_t number, struct mg_sv types, struct mg_sv thread);
+struct mg_ws_sub *mg_ws_sub_new(struct mg_ws *ws, int64_t number, struct mg_sv types);
 void mg_ws_sub_open(struct mg_ws *ws, struct mg_ws_sub *s, const struct mg_stream_spec *spec);
 struct mg_ws_sub *mg_ws_sub_find(struct mg_ws *ws, int64_t number);
 void mg_ws_sub_turn(struct mg_ws_sub *s); /* it may have something, or may take more */

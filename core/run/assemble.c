@@ -3,6 +3,7 @@
 #include "base/siphash.h"
 #include "run/server-tools.h"
 #include "run/mcp.h"
+#include "run/delegate.h"
 #include "run/tool-config.h"
 #include "run/turn.h"
 
@@ -23,14 +24,15 @@ static mg_rc fixed_part(struct mg_run *r, struct mg_arena *a, struct mg_assembly
     mg_rc rc = mg_json_parse(a, x->in.agent, &mg_json_raw_limits, &agent, err);
     if (rc < 0)
         return rc;
-    const struct mg_json *model = mg_json_get(agent, "model"), *system = mg_json_get(agent, "system");
+    const struct mg_json *model = mg_json_get(agent, "model"), *text = mg_json_get(agent, "system");
+    struct mg_sv system = mg_json_is(text, MG_JSON_STRING) && text->raw.len > 2 ? text->raw : MG_SV("");
     mg_auto(buf) struct mg_buf tools = MG_BUF_INIT(TOOLS_MAX);
     mg_tool_definitions(a, agent, &tools);
     x->model = mg_json_get_str(a, model, "id");
     x->request = (struct mg_request){
         .model = o->model_id ? mg_sv_of(o->model_id) : x->model,
         .max_tokens = o->max_tokens,
-        .system = mg_json_is(system, MG_JSON_STRING) && system->raw.len > 2 ? system->raw : MG_SV(""),
+        .system = mg_delegate_system(a, agent, system),
         .effort = mg_json_get_str(a, mg_json_get(model, "effort"), "type"),
         .fast = mg_sv_eqz(mg_json_get_str(a, model, "speed"), "fast"),
         .cache = true,
@@ -60,7 +62,7 @@ mg_rc mg_assemble(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct
 {
     const struct mg_engine_opts *o = &r->engine->opts;
     *ret = (struct mg_assembly){0};
-    mg_rc rc = mg_turn_input_load(a, pg, &r->session, r->epoch, &ret->res, &ret->in, err);
+    mg_rc rc = mg_turn_input_load(a, pg, &r->session, &r->thread, r->epoch, &ret->res, &ret->in, err);
     if (rc == MG_OK)
         rc = mg_mcp_attach(r, pg, a, &ret->in.agent, err);
     if (rc == MG_OK)

@@ -2,6 +2,7 @@
 
 #include "model/model.h"
 #include "run/engine-internal.h"
+#include "run/threads.h"
 #include "run/turn.h"
 #include "store/session.h"
 
@@ -22,6 +23,8 @@ void mg_budget_charge(struct mg_step *s, const struct mg_price *price, const str
     if (used.input + used.output + used.cache_read + used.cache_5m + used.cache_1h + used.web_searches == 0)
         return;
     int64_t cost = price ? mg_price_cost(s->engine->opts.prices, price, &used) : INT64_MAX;
+    s->st.own_unknown |= cost == INT64_MAX;
+    s->st.own_cost += cost == INT64_MAX ? 0 : cost;
     if (cost == INT64_MAX || __builtin_add_overflow(s->st.add_cost, cost, &s->st.add_cost) ||
         s->st.add_cost > INT64_MAX - s->st.cost_nano)
         s->st.add_unknown = true;
@@ -40,21 +43,22 @@ mg_rc mg_budget_event(struct mg_step *s, struct mg_err *err)
     mg_rc rc = mg_session_usage(s->t, mg_id_sv(&s->st.session), &u, err);
     if (rc < 0)
         return rc;
-    u.input_tokens += s->st.add_input;
-    u.output_tokens += s->st.add_output;
-    u.cache_read += s->st.add_cache_read;
-    u.cache_5m += s->st.add_cache_5m;
-    u.cache_1h += s->st.add_cache_1h;
-    u.web_searches += s->st.add_web_search;
-    u.web_fetches += s->st.add_web_fetch;
+    const struct mg_session_state added = mg_threads_added(s);
+    u.input_tokens += added.add_input;
+    u.output_tokens += added.add_output;
+    u.cache_read += added.add_cache_read;
+    u.cache_5m += added.add_cache_5m;
+    u.cache_1h += added.add_cache_1h;
+    u.web_searches += added.add_web_search;
+    u.web_fetches += added.add_web_fetch;
     u.cost_nano += s->st.add_cost;
     u.cost_unknown = u.cost_unknown || s->st.add_unknown;
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(64 * 1024);
     struct mg_jw w = mg_jw_to(&b);
     mg_usage_write(&w, s->arena, &u);
     struct mg_sv budget = s->st.has_budget ? mg_budget_format(s->arena, s->st.budget_nano) : MG_SV("null");
-    mg_step_event(
-        s, MG_EV_SESSION_USAGE,
+    mg_step_post(
+        s, NULL, MG_EV_SESSION_USAGE,
         mg_arena_printf(s->arena, "\"usage\":%.*s,\"budget\":%.*s", MG_SV_ARG(mg_buf_view(&b)), MG_SV_ARG(budget)),
         true);
     return MG_OK;
@@ -65,7 +69,7 @@ mg_rc mg_budget_pause(struct mg_step *s, struct mg_err *err)
     mg_rc rc = mg_budget_event(s, err);
     if (rc < 0)
         return rc;
-    mg_turn_idle(s, mg_sv_of(MG_BUDGET_STOP), MG_SV(""));
+    rc = mg_turn_idle(s, mg_sv_of(MG_BUDGET_STOP), MG_SV(""), err);
     s->st.turn_step = MG_TURN_PAUSED;
-    return MG_OK;
+    return rc;
 }

@@ -213,11 +213,9 @@ static void takeover(struct mg_clock *c, struct mg_pg *pg)
         return;
     for (int i = 0; i < n; i++) {
         atomic_fetch_add(&e->n_takeovers, 1);
-        mg_log(MG_INFO, "turn taken over", MG_F_STR("session", got[i].session.s), MG_F_INT("epoch", got[i].turn_epoch),
-               MG_F_STR("step", mg_turn_step_name(got[i].turn_step)));
-        struct mg_run *r = mg_run_new(e, &got[i].session, &got[i].thread, got[i].turn_epoch);
-        mg_run_later(r, mg_run_resume);
-        mg_run_unref(r);
+        mg_log(MG_INFO, "turn taken over", MG_F_STR("session", got[i].session.s), MG_F_STR("thread", got[i].thread.s),
+               MG_F_INT("epoch", got[i].turn_epoch), MG_F_STR("step", mg_turn_step_name(got[i].turn_step)));
+        mg_engine_take(e, &got[i]);
     }
 }
 
@@ -351,6 +349,7 @@ static void *lease_main(void *arg)
         }
         takeover(c, pg);
         mg_runs_verify(e, pg);
+        mg_engine_adopt(e, pg, MG_SV(""));
         mg_engine_repair(e);
         if (now >= tidy_at) {
             (void)!mg_pool_submit(e->sandbox, reconcile_work, e);

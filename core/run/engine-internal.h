@@ -17,8 +17,9 @@
 #include "tools/tools.h"
 
 enum {
-    MG_RUN_BLOCKS_MAX = 256, /* content blocks of one answer that may have previews */
-    MG_RUN_INPUTS_MAX = 128, /* input events that one request takes */
+    MG_RUN_BLOCKS_MAX = 256,  /* content blocks of one answer that may have previews */
+    MG_RUN_INPUTS_MAX = 128,  /* input events that one request takes */
+    MG_RUN_SIBLINGS_MAX = 32, /* runs of one session: threads.h allows fewer */
 };
 
 /* One claimed turn of a thread in memory. Reference-counted: the registry holds one, each job and model call in flight another. Its durable half is
@@ -28,6 +29,7 @@ struct mg_run {
     struct mg_id session;
     struct mg_id thread;    /* "": the primary one */
     struct mg_run *sibling; /* another thread of the same session; guarded by engine.lock */
+    bool roster;            /* of a coordinator's session */
     int64_t epoch;
     atomic_uint refs;
     struct mg_cancel *cancel;
@@ -86,10 +88,12 @@ struct mg_engine {
 /* ---- run.c: the registry ---- */
 struct mg_run *mg_run_ref(struct mg_run *r);
 void mg_run_unref(struct mg_run *r);
-/* Registers a claim; an older run of the thread is cancelled. One reference for the caller. */
+/* Registers a claim; an older run of the thread is cancelled. One reference for the caller; NULL when this claim, or a later one, is registered. */
 struct mg_run *mg_run_new(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread, int64_t epoch);
 /* A reference, or NULL. */
 struct mg_run *mg_run_find(struct mg_engine *e, struct mg_sv session, struct mg_sv thread);
+/* References to the runs of a session's threads; their number. */
+int mg_run_siblings(struct mg_engine *e, struct mg_sv session, struct mg_run *ret[MG_RUN_SIBLINGS_MAX]);
 /* Calls fn for each run, with the lock held. */
 void mg_run_each(struct mg_engine *e, void (*fn)(struct mg_run *r));
 /* The turn ended or left this node: the registry forgets it. */
@@ -121,6 +125,10 @@ void mg_run_response(struct mg_run *r, struct mg_pg *pg); /* commits r->result *
 void mg_run_calls(struct mg_run *r, struct mg_pg *pg); /* starts the next prepared call, or ends the wave */
 void mg_run_call_done(struct mg_run *r,
                       struct mg_pg *pg); /* commits the result of the call in flight, starts the next */
+/* ---- engine.c ---- */
+void mg_engine_take(struct mg_engine *e, const struct mg_session_state *st); /* a turn that was taken over */
+/* Starts what this node has to run of the session's threads (empty: of all sessions') and does not run yet. */
+void mg_engine_adopt(struct mg_engine *e, struct mg_pg *pg, struct mg_sv session);
 /* ---- resume.c ---- */
 void mg_run_resume(struct mg_run *r, struct mg_pg *pg); /* goes on at the durable step, whatever it is */
 

@@ -145,20 +145,40 @@ void mg_engine_free(struct mg_engine *e)
     free(e);
 }
 
+static void run_start(struct mg_engine *e, const struct mg_session_state *st, mg_run_fn *fn)
+{
+    struct mg_run *r = mg_run_new(e, &st->session, &st->thread, st->turn_epoch);
+    if (!r)
+        return; /* it runs already */
+    r->roster = st->roster;
+    mg_run_later(r, fn);
+    mg_run_unref(r);
+}
+
 void mg_engine_go(struct mg_engine *e, const struct mg_session_state *st)
 {
     if (atomic_load(&e->draining))
         return; /* the row names this node, whose lease ends with it: another one takes the turn */
-    struct mg_run *r = mg_run_new(e, &st->session, &st->thread, st->turn_epoch);
-    mg_run_later(r, st->turn_step == MG_TURN_MODEL   ? mg_run_request
-                    : st->turn_step == MG_TURN_TOOLS ? mg_run_calls
-                                                     : mg_run_resume);
-    mg_run_unref(r);
+    pthread_mutex_lock(&e->lock);
+    bool ours = strcmp(st->turn_node.s, e->node.s) == 0;
+    pthread_mutex_unlock(&e->lock);
+    if (st->roster && !ours)
+        return; /* the node that runs the session's other threads has been told by the commit's wake-up */
+    run_start(e, st,
+              st->turn_step == MG_TURN_MODEL   ? mg_run_request
+              : st->turn_step == MG_TURN_TOOLS ? mg_run_calls
+                                               : mg_run_resume);
 }
 
-void mg_engine_cancel(struct mg_engine *e, const struct mg_id *session, int64_t below_epoch)
+void mg_engine_take(struct mg_engine *e, const struct mg_session_state *st)
 {
-    struct mg_run *r = mg_run_find(e, mg_id_sv(session), MG_SV(""));
+    run_start(e, st, mg_run_resume);
+}
+
+void mg_engine_cancel_thread(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread,
+                             int64_t below_epoch)
+{
+    struct mg_run *r = mg_run_find(e, mg_id_sv(session), mg_id_sv(thread));
     if (!r)
         return;
     if (r->epoch < below_epoch) {
@@ -168,19 +188,29 @@ void mg_engine_cancel(struct mg_engine *e, const struct mg_id *session, int64_t 
     mg_run_unref(r);
 }
 
+void mg_engine_cancel(struct mg_engine *e, const struct mg_id *session, int64_t below_epoch)
+{
+    mg_engine_cancel_thread(e, session, &(const struct mg_id){0}, below_epoch);
+}
+
 void mg_engine_settled(struct mg_engine *e, const struct mg_id *session, int64_t epoch)
 {
     mg_engine_cancel(e, session, epoch);
     mg_box_drop(e, session);
 }
 
-static const struct mg_stmt SQL_EPOCH = {"turn_epoch", "SELECT turn_epoch FROM session_state WHERE session_id = $1"};
+static const struct mg_stmt SQL_EPOCH[2] = {
+    {"turn_epoch", "SELECT turn_epoch FROM session_state WHERE session_id = $1"},
+    {"turn_epoch_child", "SELECT turn_epoch FROM thread_state WHERE session_id = $1 AND thread_id = $2"},
+};
 
 static void run_verify(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_err err = {0};
     mg_auto(res) struct mg_res *res = NULL;
-    if (mg_pg_exec(pg, &SQL_EPOCH, (const struct mg_sv[]){mg_id_sv(&r->session)}, 1, &res, &err) < 0)
+    bool child = r->thread.s[0] != '\0';
+    const struct mg_sv p[] = {mg_id_sv(&r->session), mg_id_sv(&r->thread)};
+    if (mg_pg_exec(pg, &SQL_EPOCH[child], p, child ? 2 : 1, &res, &err) < 0)
         return; /* its own next write finds out */
     if (mg_res_rows(res) == 0 || mg_res_int(res, 0, 0) > r->epoch) {
         mg_run_cancel(r);
@@ -188,15 +218,39 @@ static void run_verify(struct mg_run *r, struct mg_pg *pg)
     }
 }
 
+/* Another node may have claimed a turn of this session for us, which runs other threads of it. */
+static void run_adopt(struct mg_run *r, struct mg_pg *pg)
+{
+    mg_engine_adopt(r->engine, pg, mg_id_sv(&r->session));
+}
+
+void mg_engine_adopt(struct mg_engine *e, struct mg_pg *pg, struct mg_sv session)
+{
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    struct mg_session_state *own;
+    struct mg_err err = {0};
+    int n = 0;
+    pthread_mutex_lock(&e->lock);
+    const struct mg_id node = e->node;
+    pthread_mutex_unlock(&e->lock);
+    if (mg_turns_own(a, pg, &node, session, &own, &n, &err) < 0)
+        return; /* the lease thread looks again */
+    for (int i = 0; i < n; i++)
+        mg_engine_go(e, &own[i]);
+}
+
 void mg_engine_check(struct mg_engine *e, struct mg_sv session)
 {
+    struct mg_run *all[MG_RUN_SIBLINGS_MAX];
     if (atomic_load(&e->draining))
         return;
-    struct mg_run *r = mg_run_find(e, session, MG_SV(""));
-    if (!r)
-        return;
-    mg_run_later(r, run_verify);
-    mg_run_unref(r);
+    int n = mg_run_siblings(e, session, all);
+    for (int i = 0; i < n; i++) {
+        if (i == 0 && all[i]->roster)
+            mg_run_later(all[i], run_adopt);
+        mg_run_later(all[i], run_verify);
+        mg_run_unref(all[i]);
+    }
 }
 
 struct destroy_job {
@@ -225,7 +279,13 @@ static void destroy_later(struct mg_engine *e, const struct mg_id *session)
 
 void mg_engine_deleted(struct mg_engine *e, const struct mg_id *session, int64_t last_seq)
 {
-    mg_engine_cancel(e, session, INT64_MAX);
+    struct mg_run *all[MG_RUN_SIBLINGS_MAX];
+    int n = mg_run_siblings(e, mg_id_sv(session), all);
+    for (int i = 0; i < n; i++) {
+        mg_run_cancel(all[i]);
+        mg_run_drop(all[i]);
+        mg_run_unref(all[i]);
+    }
     mg_box_drop(e, session);
     mg_mcp_links_drop(e->mcp, session);
     struct mg_id id = mg_id_new("sevt");

@@ -45,8 +45,8 @@ struct mg_engine_opts {
     unsigned mcp_call_ms;   /* 0: MG_MCP_CALL_MS */
     const char *model_id;   /* replaces the agent's model when set (MANGO_MODEL_ID) */
     unsigned max_tokens;
-    int64_t model_window; /* tokens; 0: by the table of names */
-    int web_tools;        /* enum mg_web_mode */
+    int64_t model_window;           /* tokens; 0: by the table of names */
+    int web_tools;                  /* enum mg_web_mode */
     const struct mg_prices *prices; /* outlives the engine; NULL: no model has a price */
     /* The lease thread found the database unreachable: an embedded one may have to be started again. May block; may be NULL. */
     void (*database_down)(void *ctx);
@@ -64,8 +64,10 @@ void mg_engine_free(struct mg_engine *e); /* stopped before; NULL is fine */
 void mg_engine_go(struct mg_engine *e, const struct mg_session_state *st);
 /* A wake-up from another node: if we run a turn of this session, make sure that it is still ours. Any thread. */
 void mg_engine_check(struct mg_engine *e, struct mg_sv session);
-/* The turn is no longer ours (interrupt, delete): cancels what runs of epochs below. Any thread. */
+/* The turn is no longer ours (interrupt, delete): cancels what runs of epochs below, of the primary thread or of another one. Any thread. */
 void mg_engine_cancel(struct mg_engine *e, const struct mg_id *session, int64_t below_epoch);
+void mg_engine_cancel_thread(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread,
+                             int64_t below_epoch);
 /* The session was settled by an operator: cancels, and gives up what a sandbox that never answers holds here. */
 void mg_engine_settled(struct mg_engine *e, const struct mg_id *session, int64_t epoch);
 /* The session is being deleted: cancels, closes its tools, tells its streams. last_seq as in its row. */

@@ -5,7 +5,7 @@
 
 static void preview_send(struct mg_run *r, const struct mg_id *id, const char *type, uint8_t preview, struct mg_sv json)
 {
-    struct mg_event *e = mg_event_new(0, mg_id_sv(id), mg_sv_of(type), MG_SV(""), json);
+    struct mg_event *e = mg_event_new(0, mg_id_sv(id), mg_sv_of(type), mg_id_sv(&r->thread), json);
     e->preview = preview;
     mg_hub_preview(r->engine->hub, &r->session, e);
 }

@@ -2,6 +2,7 @@
 #include "base/rng.h"
 #include "domain/web-tools.h"
 #include "run/budget.h"
+#include "run/delegate.h"
 #include "run/engine-internal.h"
 #include "run/remedy.h"
 #include "run/server-tools.h"
@@ -52,16 +53,8 @@ static mg_rc give_up(struct mg_step *s, const char *type, const char *message, b
                   mg_members_error(s->arena, type, message, terminal ? "terminal" : "exhausted"), true);
     if (!terminal)
         return mg_turn_exhaust(s, err);
-    mg_rc rc = mg_events_mark_all(s->arena, s->t, &s->st.session, &s->st.thread, s->st.last_seq, s->now_us, err);
-    if (rc < 0)
-        return rc;
-    s->st.queued_inputs = 0;
-    s->st.open_actions = 0;
-    mg_step_event(s, MG_EV_STATUS_TERMINATED, MG_SV(""), true);
-    s->st.status = MG_ST_TERMINATED;
-    s->st.turn_step = MG_TURN_NONE;
-    s->st.turn_node = (struct mg_id){0};
-    return MG_OK;
+    mg_rc rc = s->st.thread.s[0] ? mg_thread_report(s, "failed", err) : MG_OK;
+    return rc < 0 ? rc : mg_turn_terminate(s, err);
 }
 
 static mg_rc on_failure(struct mg_run *r, struct mg_step *s, const struct mg_model_result *res,
@@ -79,10 +72,7 @@ static mg_rc on_failure(struct mg_run *r, struct mg_step *s, const struct mg_mod
     if (c.retry && s->st.turn_attempt < MG_TURN_ATTEMPTS_MAX) {
         atomic_fetch_add(&r->engine->n_retries, 1);
         mg_step_event(s, MG_EV_SESSION_ERROR, mg_members_error(s->arena, c.error_type, res->message, "retrying"), true);
-        mg_step_event(s, MG_EV_STATUS_RESCHEDULED, MG_SV(""), true);
-        s->st.status = MG_ST_RESCHEDULING;
-        s->st.turn_step = MG_TURN_BACKOFF;
-        s->st.due_in_us = backoff_us(s->st.turn_attempt, res->retry_after_ms);
+        mg_turn_backoff(s, backoff_us(s->st.turn_attempt, res->retry_after_ms));
         return MG_OK;
     }
     mg_rc rc = mg_turn_take_inputs(s, err);
@@ -198,6 +188,8 @@ static const char *call_refusal(const struct mg_model_block *b, const struct mg_
 
 static enum mg_call_wait call_wait(const struct mg_step *s, const struct mg_tool_rule *rule)
 {
+    if (rule->kind == MG_CALL_AGENT)
+        return MG_WAIT_NONE;
     if (rule->kind == MG_CALL_CUSTOM)
         return MG_WAIT_RESULT;
     if (rule->permission == MG_PERM_ASK)
@@ -216,6 +208,7 @@ struct wave {
     struct mg_tool_call *calls;
     const char **refusals;
     int n;
+    const struct mg_json *agent; /* whose calls they are */
 };
 
 static void call_event(struct mg_step *s, const struct mg_json *agent, const struct mg_model_block *b, bool cut,
@@ -236,8 +229,15 @@ static void call_event(struct mg_step *s, const struct mg_json *agent, const str
     };
     w->refusals[w->n] = call_refusal(b, &rule, cut);
     c->waits = w->refusals[w->n] ? MG_WAIT_NONE : call_wait(s, &rule);
-    c->event_id = mg_step_event(s, call_type(&rule), call_members(s->arena, b, input, &rule), true);
     w->n++;
+    if (rule.kind == MG_CALL_AGENT) {
+        c->event_id = mg_id_new("sevt"); /* clients see what it does, not the call */
+        return;
+    }
+    enum mg_event_type type = call_type(&rule);
+    struct mg_sv members = call_members(s->arena, b, input, &rule);
+    c->event_id = mg_step_event(s, type, members, true);
+    mg_thread_show_call(s, c, type, members);
 }
 
 /* Events of all blocks, in their order. The transcript entries are in the step already: a call's round is the transcript's length after them. */
@@ -248,6 +248,7 @@ static mg_rc block_events(struct mg_run *r, struct mg_step *s, const struct mg_m
     mg_rc rc = mg_json_parse(s->arena, mg_sv_of(r->agent), &mg_json_raw_limits, &agent, err);
     if (rc < 0)
         return rc;
+    w->agent = agent;
     w->calls = mg_arena_alloc(s->arena, sizeof(*w->calls) * (size_t)(res->n_blocks + 1));
     w->refusals = mg_arena_alloc(s->arena, sizeof(*w->refusals) * (size_t)(res->n_blocks + 1));
     for (int i = 0; i < res->n_blocks;) {
@@ -273,7 +274,9 @@ static mg_rc block_events(struct mg_run *r, struct mg_step *s, const struct mg_m
 
 static mg_rc wave_save(struct mg_step *s, struct wave *w, struct mg_err *err)
 {
-    mg_rc rc = mg_calls_insert(s->arena, s->t, &s->st.session, s->st.turn_epoch, w->calls, w->n, err);
+    mg_rc rc = mg_delegate_calls(s, w->agent, w->calls, w->refusals, w->n, err);
+    if (rc == MG_OK)
+        rc = mg_calls_insert(s->arena, s->t, &s->st.session, s->st.turn_epoch, w->calls, w->n, err);
     for (int i = 0; rc == MG_OK && i < w->n; i++)
         if (w->refusals[i])
             rc = mg_turn_answer_call(s, &w->calls[i], MG_ANSWER_DENIAL, mg_text_content(s->arena, w->refusals[i]), true,

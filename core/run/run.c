@@ -85,6 +85,16 @@ struct mg_run *mg_run_find(struct mg_engine *e, struct mg_sv session, struct mg_
     return r;
 }
 
+int mg_run_siblings(struct mg_engine *e, struct mg_sv session, struct mg_run *ret[MG_RUN_SIBLINGS_MAX])
+{
+    int n = 0;
+    pthread_mutex_lock(&e->lock);
+    for (struct mg_run *r = mg_map_get(e->runs, session); r && n < MG_RUN_SIBLINGS_MAX; r = r->sibling)
+        ret[n++] = mg_run_ref(r);
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
 struct mg_run *mg_run_new(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread, int64_t epoch)
 {
     struct mg_run *r = mg_xcalloc(1, sizeof(*r));
@@ -96,9 +106,17 @@ struct mg_run *mg_run_new(struct mg_engine *e, const struct mg_id *session, cons
     r->call_result.content = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
     atomic_store(&r->refs, 2); /* registry and caller */
     pthread_mutex_lock(&e->lock);
-    struct mg_run *old = registry_take(e, session, thread);
-    registry_add(e, r);
+    const struct mg_run *there = registry_get(e, mg_id_sv(session), mg_id_sv(thread));
+    bool known = there && there->epoch >= epoch;
+    struct mg_run *old = known ? NULL : registry_take(e, session, thread);
+    if (!known)
+        registry_add(e, r);
     pthread_mutex_unlock(&e->lock);
+    if (known) {
+        mg_run_unref(r);
+        mg_run_unref(r);
+        return NULL;
+    }
     if (old) {
         mg_run_cancel(old);
         mg_run_unref(old);

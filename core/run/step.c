@@ -5,6 +5,12 @@
 #include "base/clock.h"
 #include "base/hook.h"
 #include "run/engine-internal.h"
+#include "run/threads.h"
+
+static mg_rc fenced(struct mg_err *err)
+{
+    return mg_err_set(err, MG_EFENCED, "the turn was claimed by another node or interrupted");
+}
 
 mg_rc mg_step_begin(struct mg_step *s, struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, struct mg_sv session,
                     struct mg_sv workspace, int64_t epoch, struct mg_err *err)
@@ -15,21 +21,33 @@ mg_rc mg_step_begin(struct mg_step *s, struct mg_engine *e, struct mg_pg *pg, st
     if (rc < 0)
         return rc;
     if (epoch >= 0 && s->st.turn_epoch != epoch)
-        return mg_err_set(err, MG_EFENCED, "the turn was claimed by another node or interrupted");
+        return fenced(err);
     s->now_us = mg_wall_us();
-    return MG_OK;
+    return s->st.roster ? mg_threads_begin(s, err) : MG_OK;
 }
 
 mg_rc mg_step_begin_run(struct mg_step *s, struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct mg_err *err)
 {
-    return mg_step_begin(s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), r->epoch, err);
+    bool child = r->thread.s[0] != '\0';
+    mg_rc rc = mg_step_begin(s, r->engine, pg, a, mg_id_sv(&r->session), MG_SV(""), child ? -1 : r->epoch, err);
+    if (rc < 0 || !s->threads)
+        return rc < 0 || !child ? rc : fenced(err);
+    if (!mg_threads_ours(s))
+        return fenced(err);
+    int i = mg_threads_index(s, mg_id_sv(&r->thread));
+    rc = i < 0 ? fenced(err) : mg_threads_switch(s, i, err);
+    if (rc == MG_OK && s->st.turn_epoch != r->epoch)
+        rc = fenced(err);
+    s->threads->own = i;
+    return rc;
 }
 
-void mg_step_adopt(struct mg_step *s, struct mg_engine *e, struct mg_txn *t, struct mg_arena *a,
-                   const struct mg_session_state *st)
+mg_rc mg_step_adopt(struct mg_step *s, struct mg_engine *e, struct mg_txn *t, struct mg_arena *a,
+                    const struct mg_session_state *st, struct mg_err *err)
 {
     *s = (struct mg_step){.engine = e, .arena = a, .t = t, .st = *st, .now_us = mg_wall_us()};
     s->txn.done = true; /* nothing of its own to roll back */
+    return st->roster ? mg_threads_begin(s, err) : MG_OK;
 }
 
 /* Room for one more element: arrays double in the arena. */
@@ -65,6 +83,14 @@ struct mg_id mg_step_event(struct mg_step *s, enum mg_event_type type, struct mg
     return id;
 }
 
+struct mg_id mg_step_post(struct mg_step *s, const struct mg_id *thread, enum mg_event_type type, struct mg_sv members,
+                          bool processed)
+{
+    struct mg_id id = mg_step_event(s, type, members, processed);
+    s->events[s->n_events - 1].thread = thread ? *thread : (struct mg_id){0};
+    return id;
+}
+
 void mg_step_transcript(struct mg_step *s, bool assistant, struct mg_sv content)
 {
     s->entries = grown(s->arena, s->entries, s->n_entries, &s->cap_entries, sizeof(*s->entries));
@@ -77,18 +103,25 @@ void mg_step_measured(struct mg_step *s, int64_t tokens, int64_t fixed)
     s->entries[s->n_entries - 1].fixed = fixed;
 }
 
+mg_rc mg_step_flush_entries(struct mg_step *s, struct mg_err *err)
+{
+    mg_rc rc = mg_transcript_append(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, s->entries,
+                                    s->n_entries, err);
+    s->st.transcript_len += s->n_entries;
+    s->n_entries = 0;
+    return rc;
+}
+
 mg_rc mg_step_flush(struct mg_step *s, struct mg_err *err)
 {
     mg_rc rc = mg_events_insert(s->arena, s->t, &s->st.session, s->st.last_seq, s->events, s->n_events, s->now_us, err);
     if (rc == MG_OK)
-        rc = mg_transcript_append(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, s->entries,
-                                  s->n_entries, err);
+        rc = mg_step_flush_entries(s, err);
     if (rc < 0)
         return rc;
     s->st.last_seq += s->n_events;
-    s->st.transcript_len += s->n_entries;
     s->flushed = true;
-    return mg_session_state_save(s->arena, s->t, &s->st, err);
+    return s->threads ? mg_threads_save(s, err) : mg_session_state_save(s->arena, s->t, &s->st, err);
 }
 
 static void hook_at(const char *point, const char *side)
@@ -109,6 +142,8 @@ mg_rc mg_step_commit(struct mg_step *s, const char *point, struct mg_err *err)
         return rc;
     hook_at(point, "after");
     mg_step_publish(s);
+    if (s->threads)
+        mg_threads_settle(s);
     return MG_OK;
 }
 

@@ -22,7 +22,8 @@ struct mg_step {
     struct mg_arena *arena;
     struct mg_txn txn;
     struct mg_txn *t;           /* &txn, or the caller's */
-    struct mg_session_state st; /* as locked; change it in place */
+    struct mg_session_state st; /* the session and its current thread's turn, as locked; change it in place */
+    struct mg_threads *threads; /* of a coordinator's session (threads.h), else NULL */
     struct mg_event_row *events;
     int n_events, cap_events;
     struct mg_transcript_row *entries;
@@ -43,17 +44,22 @@ mg_rc mg_step_begin(struct mg_step *s, struct mg_engine *e, struct mg_pg *pg, st
 mg_rc mg_step_begin_run(struct mg_step *s, struct mg_run *r, struct mg_pg *pg, struct mg_arena *a,
                         struct mg_err *err) MG_MUSTCHECK;
 /* A step inside the caller's transaction, which has just inserted the session's rows. */
-void mg_step_adopt(struct mg_step *s, struct mg_engine *e, struct mg_txn *t, struct mg_arena *a,
-                   const struct mg_session_state *st);
+mg_rc mg_step_adopt(struct mg_step *s, struct mg_engine *e, struct mg_txn *t, struct mg_arena *a,
+                    const struct mg_session_state *st, struct mg_err *err) MG_MUSTCHECK;
 
 /* Adds an event {"id":..,"type":..,MEMBERS}; members is raw text without braces, or empty. The id lives in the step. */
 struct mg_id mg_step_event(struct mg_step *s, enum mg_event_type type, struct mg_sv members, bool processed);
 /* The same with an id that was made before (previews carry it). */
 void mg_step_event_id(struct mg_step *s, const struct mg_id *id, enum mg_event_type type, struct mg_sv members,
                       bool processed);
+/* An event in another thread's log: the primary one's (NULL), or a child's. */
+struct mg_id mg_step_post(struct mg_step *s, const struct mg_id *thread, enum mg_event_type type, struct mg_sv members,
+                          bool processed);
 void mg_step_transcript(struct mg_step *s, bool assistant, struct mg_sv content);
 /* What the endpoint counted up to and including the newest entry, under the fixed part of that fingerprint. */
 void mg_step_measured(struct mg_step *s, int64_t tokens, int64_t fixed);
+/* Queues the transcript's new entries, when the current thread changes. Flush does it too. */
+mg_rc mg_step_flush_entries(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* Queues all that was collected. Called by commit; in an adopted step by its owner. */
 mg_rc mg_step_flush(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* Flush, COMMIT, publish. point names the commit for the test hooks: "POINT.before" and "POINT.after" are passed around it. */

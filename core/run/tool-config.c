@@ -2,6 +2,7 @@
 
 #include "json/write.h"
 #include "run/mcp-tools.h"
+#include "run/delegate.h"
 #include "tools/tools.h"
 
 static const char *const builtin_names[] = {"bash", "read", "write", "edit", "glob", "grep"};
@@ -46,6 +47,8 @@ static enum mg_permission builtin_permission(struct mg_arena *a, const struct mg
 struct mg_tool_rule mg_tool_rule_of(struct mg_arena *a, const struct mg_json *agent, struct mg_sv name)
 {
     const struct mg_json *tools = mg_json_get(agent, "tools");
+    if (mg_delegate_known(a, agent, name))
+        return (struct mg_tool_rule){.known = true, .kind = MG_CALL_AGENT, .permission = MG_PERM_ALLOW};
     for (const struct mg_json *t = tools ? tools->child : NULL; t; t = t->next) {
         if (type_is(a, t, "agent_toolset_20260401") && mg_tool_known(name))
             return (struct mg_tool_rule){
@@ -95,5 +98,6 @@ void mg_tool_definitions(struct mg_arena *a, const struct mg_json *agent, struct
         else if (type_is(a, t, "mcp_toolset"))
             mg_mcp_definitions(a, agent, t, &w, &n);
     }
+    mg_delegate_definitions(a, agent, &w);
     mg_jw_arr_end(&w);
 }

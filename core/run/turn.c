@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "model/model.h"
 #include "run/budget.h"
+#include "run/delegate.h"
 #include "run/engine-internal.h"
 
 const char MG_END_TURN[] = "{\"type\":\"end_turn\"}";
@@ -10,6 +11,8 @@ const char MG_END_TURN[] = "{\"type\":\"end_turn\"}";
 void mg_turn_claim(struct mg_step *s)
 {
     s->st.turn_epoch++;
+    if (s->threads && s->st.turn_node.s[0])
+        return; /* whoever runs the session's other threads runs this one too */
     pthread_mutex_lock(&s->engine->lock);
     s->st.turn_node = s->engine->node;
     pthread_mutex_unlock(&s->engine->lock);
@@ -17,6 +20,10 @@ void mg_turn_claim(struct mg_step *s)
 
 static void run_again(struct mg_step *s)
 {
+    if (s->threads) {
+        mg_threads_run(s);
+        return;
+    }
     if (s->st.status == MG_ST_RUNNING)
         return;
     s->st.status = MG_ST_RUNNING;
@@ -82,15 +89,17 @@ static mg_rc next_trigger(struct mg_step *s, int64_t *ret, struct mg_err *err)
 
 static mg_rc start_queued(struct mg_step *s, struct mg_err *err)
 {
-    int64_t seq = 0;
-    mg_rc rc = next_trigger(s, &seq, err);
+    int64_t seq = 0, last = 0;
+    int n = 1;
+    mg_rc rc = s->threads ? mg_threads_next_inputs(s, &seq, &last, &n, err) : next_trigger(s, &seq, err);
     if (rc < 0)
         return rc;
     if (seq == 0)
         return mg_err_set(err, MG_EINTERNAL, "session '%s' counts queued messages that its log does not hold",
                           s->st.session.s);
-    s->st.queued_inputs--;
+    s->st.queued_inputs -= n;
     s->st.turn_trigger = seq;
+    s->st.turn_upto = last;
     return mg_turn_request(s, true, err);
 }
 
@@ -100,31 +109,69 @@ mg_rc mg_turn_start(struct mg_step *s, struct mg_err *err)
     return start_queued(s, err);
 }
 
-void mg_turn_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details)
+void mg_turn_status_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details)
 {
-    struct mg_sv none = MG_SV("null");
-    struct mg_sv d = details.len ? details : none;
-    mg_step_event(
-        s, MG_EV_STATUS_IDLE,
-        mg_arena_printf(s->arena, "\"stop_reason\":%.*s,\"stop_details\":%.*s", MG_SV_ARG(stop_reason), MG_SV_ARG(d)),
-        true);
+    mg_step_post(s, NULL, MG_EV_STATUS_IDLE,
+                 mg_arena_printf(s->arena, "\"stop_reason\":%.*s,\"stop_details\":%.*s", MG_SV_ARG(stop_reason),
+                                 MG_SV_ARG(details)),
+                 true);
     s->st.status = MG_ST_IDLE;
-    s->st.turn_step = MG_TURN_NONE;
     s->st.turn_node = (struct mg_id){0};
+}
+
+mg_rc mg_turn_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details, struct mg_err *err)
+{
+    struct mg_sv d = details.len ? details : MG_SV("null");
+    s->st.turn_step = MG_TURN_NONE;
     s->st.request_id = (struct mg_id){0};
+    if (s->threads)
+        return mg_threads_idle(s, stop_reason, d, err);
+    mg_turn_status_idle(s, stop_reason, d);
+    return MG_OK;
 }
 
 mg_rc mg_turn_finish(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details, struct mg_err *err)
 {
+    if (s->st.thread.s[0]) {
+        mg_rc rc = mg_thread_report(s, NULL, err);
+        if (rc < 0)
+            return rc;
+    }
     if (s->st.queued_inputs > 0)
         return start_queued(s, err);
-    if (!mg_budget_reached(&s->st) || !mg_sv_eqz(stop_reason, MG_END_TURN)) {
-        mg_turn_idle(s, stop_reason, details);
-        return MG_OK;
-    }
+    if (!mg_budget_reached(&s->st) || !mg_sv_eqz(stop_reason, MG_END_TURN))
+        return mg_turn_idle(s, stop_reason, details, err);
     mg_rc rc = mg_budget_event(s, err);
-    if (rc == MG_OK)
-        mg_turn_idle(s, mg_sv_of(MG_BUDGET_STOP), MG_SV(""));
+    return rc < 0 ? rc : mg_turn_idle(s, mg_sv_of(MG_BUDGET_STOP), MG_SV(""), err);
+}
+
+void mg_turn_backoff(struct mg_step *s, int64_t due_in_us)
+{
+    s->st.turn_step = MG_TURN_BACKOFF;
+    s->st.due_in_us = due_in_us;
+    if (s->threads) {
+        mg_threads_reschedule(s);
+        return;
+    }
+    mg_step_event(s, MG_EV_STATUS_RESCHEDULED, MG_SV(""), true);
+    s->st.status = MG_ST_RESCHEDULING;
+}
+
+mg_rc mg_turn_terminate(struct mg_step *s, struct mg_err *err)
+{
+    mg_rc rc = mg_events_mark_all(s->arena, s->t, &s->st.session, &s->st.thread, s->st.last_seq, s->now_us, err);
+    if (rc < 0)
+        return rc;
+    s->st.queued_inputs = 0;
+    s->st.open_actions = 0;
+    s->st.turn_step = MG_TURN_NONE;
+    if (s->st.thread.s[0])
+        return mg_thread_end(s, err);
+    if (s->threads)
+        rc = mg_threads_end_children(s, err);
+    mg_step_event(s, MG_EV_STATUS_TERMINATED, MG_SV(""), true);
+    s->st.status = MG_ST_TERMINATED;
+    s->st.turn_node = (struct mg_id){0};
     return rc;
 }
 
@@ -155,6 +202,10 @@ struct mg_sv mg_turn_user_content(struct mg_arena *a, const struct mg_sv *types,
             continue;
         bool system = mg_sv_eqz(types[i], "system.message");
         (void)mg_buf_str(&b, b.len ? "," : "[");
+        if (mg_sv_eqz(types[i], "agent.thread_message_received")) {
+            mg_thread_message_content(a, v, inside, &b);
+            continue;
+        }
         if (system)
             (void)mg_buf_str(&b, "{\"type\":\"text\",\"text\":\"<system-message>\"},");
         (void)mg_buf_sv(&b, inside);
@@ -165,6 +216,12 @@ struct mg_sv mg_turn_user_content(struct mg_arena *a, const struct mg_sv *types,
         return MG_SV("");
     (void)mg_buf_char(&b, ']');
     return mg_arena_sv(a, mg_buf_view(&b));
+}
+
+static struct mg_input_place input_place(const struct mg_step *s)
+{
+    return (struct mg_input_place){
+        .session = &s->st.session, .thread = &s->st.thread, .trigger = s->st.turn_trigger, .upto = s->st.turn_upto};
 }
 
 /* One user entry of these inputs, which are processed with it. */
@@ -189,7 +246,8 @@ mg_rc mg_turn_take_inputs(struct mg_step *s, struct mg_err *err)
     mg_auto(res) struct mg_res *r = NULL;
     struct mg_input_row *rows;
     int n;
-    mg_rc rc = mg_events_inputs(s->arena, s->t, &s->st.session, s->st.turn_trigger, &r, &rows, &n, err);
+    const struct mg_input_place at = input_place(s);
+    mg_rc rc = mg_events_inputs(s->arena, s->t, &at, &r, &rows, &n, err);
     return rc < 0 || n == 0 ? rc : take(s, rows, n, err);
 }
 
@@ -198,7 +256,9 @@ static void take_admitted(struct mg_step *s)
 {
     for (int i = 0; i < s->n_events; i++) {
         struct mg_event_row *e = &s->events[i];
-        if (e->processed || (e->type != MG_EV_USER_MESSAGE && e->type != MG_EV_SYSTEM_MESSAGE))
+        bool input = e->type == MG_EV_USER_MESSAGE || e->type == MG_EV_SYSTEM_MESSAGE ||
+                     e->type == MG_EV_THREAD_MESSAGE_RECEIVED;
+        if (e->processed || !input || strcmp(e->thread.s, s->st.thread.s) != 0)
             continue;
         struct mg_sv type = mg_sv_of(mg_event_type_name(e->type));
         struct mg_sv content = mg_turn_user_content(s->arena, &type, &e->body, 1);
@@ -213,7 +273,8 @@ mg_rc mg_turn_exhaust(struct mg_step *s, struct mg_err *err)
     mg_auto(res) struct mg_res *r = NULL;
     struct mg_input_row *rows;
     int n;
-    mg_rc rc = mg_events_waiting(s->arena, s->t, &s->st.session, s->st.turn_trigger, &r, &rows, &n, err);
+    const struct mg_input_place at = input_place(s);
+    mg_rc rc = mg_events_waiting(s->arena, s->t, &at, &r, &rows, &n, err);
     for (int i = 0, next; rc == MG_OK && i < n; i = next) {
         for (next = i + 1; next < n && mg_sv_eqz(rows[next].type, "system.message"); next++)
             ;
@@ -224,8 +285,12 @@ mg_rc mg_turn_exhaust(struct mg_step *s, struct mg_err *err)
     take_admitted(s);
     s->st.queued_inputs = 0;
     s->st.open_actions = 0;
-    mg_turn_idle(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""));
-    return MG_OK;
+    bool child = s->st.thread.s[0] != '\0';
+    if (child)
+        rc = mg_thread_report(s, "failed", err);
+    if (rc == MG_OK)
+        rc = mg_turn_idle(s, MG_SV("{\"type\":\"retries_exhausted\"}"), MG_SV(""), err);
+    return rc < 0 || !child ? rc : mg_thread_end(s, err);
 }
 
 /* ---- tool calls ---- */
@@ -285,9 +350,9 @@ mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, i
         return MG_OK;
     }
     if (waiting) {
-        mg_turn_idle(s, requires_action(s->arena, calls, n), MG_SV(""));
+        mg_rc rc = mg_turn_idle(s, requires_action(s->arena, calls, n), MG_SV(""), err);
         s->st.turn_step = MG_TURN_ACTION;
-        return MG_OK;
+        return rc;
     }
     mg_turn_results(s, calls, n);
     if (s->st.turn_round >= MG_TURN_ROUNDS_MAX) {
@@ -319,6 +384,9 @@ mg_rc mg_turn_answer_call(struct mg_step *s, struct mg_tool_call *c, enum mg_ans
     c->waits = MG_WAIT_NONE;
     if (c->state != MG_CALL_AMBIGUOUS)
         c->state = MG_CALL_COMPLETED;
+    if (c->kind == MG_CALL_AGENT)
+        return mg_call_save(s->arena, s->t, &s->st.session, s->st.turn_epoch, c, err); /* no event tells of it */
+    mg_thread_show_result(s, c, type, ref);
     c->result_event = mg_step_event(s, type,
                                     mg_arena_printf(s->arena, "\"%s\":\"%s\",\"content\":%.*s,\"is_error\":%s", ref,
                                                     c->event_id.s, MG_SV_ARG(content), is_error ? "true" : "false"),
@@ -384,9 +452,7 @@ mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err)
     if (s->st.turn_step == MG_TURN_NONE)
         return MG_OK;
     mg_rc rc = close_step(s, err);
-    if (rc == MG_OK)
-        mg_turn_idle(s, mg_sv_of(MG_END_TURN), MG_SV(""));
-    return rc;
+    return rc < 0 ? rc : mg_turn_idle(s, mg_sv_of(MG_END_TURN), MG_SV(""), err);
 }
 
 mg_rc mg_turn_abandon(struct mg_step *s, const char *why, struct mg_err *err)

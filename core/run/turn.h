@@ -16,8 +16,14 @@ mg_rc mg_turn_start(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
  * ({"type":"end_turn"}), details the raw stop_details or empty. */
 mg_rc mg_turn_finish(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details,
                      struct mg_err *err) MG_MUSTCHECK;
-/* session.status_idle, step none, no owner. */
-void mg_turn_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details);
+/* The thread is idle, step none. With no other thread running so is the session: session.status_idle, no owner. */
+mg_rc mg_turn_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details, struct mg_err *err) MG_MUSTCHECK;
+/* session.status_idle alone. */
+void mg_turn_status_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details);
+/* The request is tried again after a pause: rescheduled, step backoff. */
+void mg_turn_backoff(struct mg_step *s, int64_t due_in_us);
+/* Nothing can go on: the session is terminated; a child ends alone. */
+mg_rc mg_turn_terminate(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* What follows from the states of the present assistant message's calls: tools to run (step tools), clients to wait for (idle with requires_action,
  * step action), or all answered (results into the transcript, next request). A session that was idle runs again first. */
 mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, int n, struct mg_err *err) MG_MUSTCHECK;

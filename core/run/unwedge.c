@@ -1,5 +1,6 @@
 #include "run/turn.h"
 #include "run/engine-internal.h"
+#include "run/threads.h"
 
 /* For a session that nothing else brings on: no state that the row, the journal or the log may be in is taken for granted here. */
 
@@ -44,7 +45,8 @@ static mg_rc count_unread(struct mg_step *s, int *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     struct mg_input_row *rows;
-    return mg_events_waiting(s->arena, s->t, &s->st.session, 0, &r, &rows, ret, err);
+    const struct mg_input_place all = {.session = &s->st.session, .thread = &s->st.thread};
+    return mg_events_waiting(s->arena, s->t, &all, &r, &rows, ret, err);
 }
 
 mg_rc mg_turn_unwedge(struct mg_step *s, int *ret_calls, bool *ret_changed, struct mg_err *err)
@@ -58,8 +60,9 @@ mg_rc mg_turn_unwedge(struct mg_step *s, int *ret_calls, bool *ret_changed, stru
         rc = count_unread(s, &unread, err);
     if (rc < 0)
         return rc;
-    if (*ret_calls == 0 && unread == 0 && s->st.turn_step == MG_TURN_NONE && s->st.status == MG_ST_IDLE &&
-        s->st.queued_inputs == 0 && s->st.open_actions == 0)
+    bool still = s->threads || s->st.status == MG_ST_IDLE; /* else others may be what runs */
+    if (*ret_calls == 0 && unread == 0 && s->st.turn_step == MG_TURN_NONE && still && s->st.queued_inputs == 0 &&
+        s->st.open_actions == 0)
         return MG_OK;
     *ret_changed = true;
     rc = settle_strays(s, open, *ret_calls, err);
@@ -69,5 +72,23 @@ mg_rc mg_turn_unwedge(struct mg_step *s, int *ret_calls, bool *ret_changed, stru
         rc = mg_turn_abandon(
             s, "an operator settled this session: what was open is closed, and what waited was not tried", err);
     s->st.turn_trigger = s->st.last_seq;
+    return rc;
+}
+
+mg_rc mg_threads_unwedge(struct mg_step *s, int *ret_calls, bool *ret_changed, struct mg_err *err)
+{
+    mg_rc rc = MG_OK;
+    *ret_calls = 0;
+    *ret_changed = false;
+    s->threads->silent = true;
+    for (int i = s->threads->n - 1; rc == MG_OK && i >= 0; i--) {
+        int calls = 0;
+        bool changed = false;
+        rc = mg_threads_switch(s, i, err);
+        if (rc == MG_OK)
+            rc = mg_turn_unwedge(s, &calls, &changed, err);
+        *ret_calls += calls;
+        *ret_changed |= changed;
+    }
     return rc;
 }

@@ -1,25 +1,33 @@
 #include "service/admission.h"
 
 #include "base/log.h"
+#include "domain/check.h"
+#include "domain/thread.h"
 #include "run/budget.h"
 #include "run/engine.h"
-#include "run/step.h"
+#include "run/delegate.h"
 #include "run/turn.h"
 #include "service/client-result.h"
+
+/* The calls of a thread's present assistant message, once loaded. */
+struct wave {
+    struct mg_tool_call *calls;
+    struct mg_res *res;
+    int n;
+    bool loaded, changed;
+};
 
 /* What the server keeps of one POST while it holds the session's lock. */
 struct admission {
     struct mg_step step;
-    struct mg_tool_call *calls; /* of the present assistant message, once loaded */
-    struct mg_res *calls_res;
-    int n_calls;
-    bool calls_loaded, calls_changed;
+    struct wave *w, *waves; /* the current thread's, and all threads' */
+    int n_waves;
+    int *routes; /* per draft: the thread that it went to, as an index of the step's threads */
     const struct mg_draft *drafts;
     struct mg_sv *answers; /* one rendered event per draft */
     struct mg_id *ids;
-    int64_t *replayed; /* per draft: seq of the stored event that it repeats, or 0 */
-    bool interrupted, claimed;
-    int64_t epoch_before;
+    int64_t *replayed;         /* per draft: seq of the stored event that it repeats, or 0 */
+    bool interrupted, claimed; /* the turn of a session without threads; with threads the step knows */
 };
 
 struct mg_admitted {
@@ -28,7 +36,8 @@ struct mg_admitted {
 
 static void mg_admission_cleanup(struct admission *ad)
 {
-    mg_res_free(ad->calls_res);
+    for (int i = 0; i < ad->n_waves; i++)
+        mg_res_free(ad->waves[i].res);
     mg_step_cleanup(&ad->step);
 }
 
@@ -54,29 +63,53 @@ static void store_draft(struct admission *ad, const struct mg_draft *d, int i, b
     answer_with_event(ad, i);
 }
 
+/* Makes a thread current; nothing in a session without them. */
+static mg_rc enter(struct admission *ad, int i, struct mg_err *err)
+{
+    if (!ad->step.threads)
+        return MG_OK;
+    ad->w = &ad->waves[i];
+    return mg_threads_switch(&ad->step, i, err);
+}
+
 static const char *ref_name(const struct mg_draft *d)
 {
     return d->type == MG_EV_USER_CUSTOM_TOOL_RESULT ? "custom_tool_use_id" : "tool_use_id";
 }
 
+/* The answer to a call. Clients see all of it in the primary thread's log; a child's has the same under its own ids. */
+static void store_answer(struct admission *ad, const struct mg_draft *d, int i, const struct mg_tool_call *c)
+{
+    struct mg_step *s = &ad->step;
+    if (!c->thread.s[0]) {
+        store_draft(ad, d, i, true);
+        return;
+    }
+    struct mg_id id = d->id.s[0] ? d->id : mg_id_new("sevt");
+    mg_step_event_id(s, &id, d->type, mg_draft_members(s->arena, d, d->ref_id, mg_id_sv(&c->thread)), true);
+    s->events[s->n_events - 1].thread = (struct mg_id){0};
+    answer_with_event(ad, i);
+    mg_step_event(s, d->type, mg_draft_members(s->arena, d, mg_id_sv(&c->event_id), MG_SV("")), true);
+}
+
 static mg_rc calls_load(struct admission *ad, struct mg_err *err)
 {
-    if (ad->calls_loaded)
+    if (ad->w->loaded)
         return MG_OK;
-    ad->calls_loaded = true;
+    ad->w->loaded = true;
     struct mg_step *s = &ad->step;
     bool open = s->st.turn_step == MG_TURN_ACTION || s->st.turn_step == MG_TURN_TOOLS;
     if (!open)
         return MG_OK;
-    return mg_calls_of_round(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, &ad->calls_res,
-                             &ad->calls, &ad->n_calls, err);
+    return mg_calls_of_round(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, &ad->w->res,
+                             &ad->w->calls, &ad->w->n, err);
 }
 
 static struct mg_tool_call *call_open(struct admission *ad, struct mg_sv event_id)
 {
-    for (int i = 0; i < ad->n_calls; i++)
-        if (mg_sv_eq(mg_id_sv(&ad->calls[i].event_id), event_id))
-            return &ad->calls[i];
+    for (int i = 0; i < ad->w->n; i++)
+        if (mg_sv_eq(mg_id_sv(&ad->w->calls[i].event_id), event_id))
+            return &ad->w->calls[i];
     return NULL;
 }
 
@@ -137,6 +170,20 @@ static mg_rc answer_again(struct admission *ad, const struct mg_draft *d, int i,
     return MG_OK;
 }
 
+/* session_thread_id is no more than a hint: the call says whose it is. A wrong one is an error of the client. */
+static mg_rc fits_thread(const struct mg_step *s, const struct mg_draft *d, int i, const struct mg_tool_call *c,
+                         struct mg_err *err)
+{
+    const struct mg_id owner = c->thread.s[0] ? c->thread : mg_thread_primary(mg_id_sv(&s->st.session));
+    if (d->thread_id.len == 0 || mg_sv_eq(d->thread_id, mg_id_sv(&owner)))
+        return MG_OK;
+    return mg_err_set(
+        err, MG_EINVAL,
+        "events[%d].session_thread_id: the call '%.*s' belongs to thread '%s', not '%.*s'; leave the field "
+        "out",
+        i, MG_SV_ARG(d->ref_id), owner.s, MG_SV_ARG(mg_shown_id(d->thread_id)));
+}
+
 /* The call that a draft names: of the present wave, then *ret may be changed and saved, or a closed one, whose texts *ret_res keeps. */
 static mg_rc call_find(struct admission *ad, const struct mg_draft *d, int i, struct mg_res **ret_res,
                        struct mg_tool_call *closed, struct mg_tool_call **ret, struct mg_err *err)
@@ -147,13 +194,24 @@ static mg_rc call_find(struct admission *ad, const struct mg_draft *d, int i, st
         return rc;
     *ret = call_open(ad, d->ref_id);
     if (*ret)
-        return MG_OK;
+        return fits_thread(s, d, i, *ret, err);
     rc = mg_call_by_event(s->arena, s->t, &s->st.session, d->ref_id, ret_res, closed, err);
-    if (rc == MG_ENOTFOUND)
+    if (rc == MG_ENOTFOUND || (rc == MG_OK && closed->kind == MG_CALL_AGENT))
         return mg_err_set(err, MG_EINVAL,
                           "events[%d].%s: this session has no tool call '%.*s'; give the id of its tool use event", i,
                           ref_name(d), MG_SV_ARG(d->ref_id));
     *ret = closed;
+    if (rc == MG_OK)
+        rc = fits_thread(s, d, i, closed, err);
+    int child = rc == MG_OK && closed->thread.s[0] ? mg_threads_index(s, mg_id_sv(&closed->thread)) : 0;
+    if (child <= 0)
+        return rc;
+    ad->routes[i] = child;
+    rc = enter(ad, child, err);
+    if (rc == MG_OK)
+        rc = calls_load(ad, err);
+    struct mg_tool_call *open = rc == MG_OK ? call_open(ad, mg_id_sv(&closed->event_id)) : NULL;
+    *ret = open ? open : closed;
     return rc;
 }
 
@@ -187,13 +245,13 @@ static mg_rc admit_result(struct admission *ad, const struct mg_draft *d, int i,
             err, MG_EINVAL,
             "events[%d].tool_use_id: the server runs the call '%s' itself (cloud environment); it takes no result", i,
             c->event_id.s);
-    store_draft(ad, d, i, true);
+    store_answer(ad, d, i, c);
     c->state = MG_CALL_COMPLETED;
     c->waits = MG_WAIT_NONE;
     c->is_error = d->is_error;
     c->result = mg_client_result(s->arena, d->content, mg_engine_result_max(s->engine));
     c->result_event = ad->ids[i];
-    ad->calls_changed = true;
+    ad->w->changed = true;
     return mg_call_save(s->arena, s->t, &s->st.session, s->st.turn_epoch, c, err);
 }
 
@@ -227,8 +285,8 @@ static mg_rc admit_confirmation(struct admission *ad, const struct mg_draft *d, 
         return rc;
     if (c->waits != MG_WAIT_CONFIRMATION || c == &closed)
         return confirmation_refused(c, i, err);
-    store_draft(ad, d, i, true);
-    ad->calls_changed = true;
+    store_answer(ad, d, i, c);
+    ad->w->changed = true;
     c->allowed = d->allow;
     c->denied = !d->allow;
     if (d->allow) {
@@ -243,15 +301,78 @@ static mg_rc admit_confirmation(struct admission *ad, const struct mg_draft *d, 
                                err);
 }
 
+static mg_rc no_thread(const struct mg_draft *d, int i, struct mg_err *err)
+{
+    return mg_err_set(err, MG_EINVAL,
+                      "events[%d].session_thread_id: this session has no thread '%.*s'; leave the field out", i,
+                      MG_SV_ARG(mg_shown_id(d->thread_id)));
+}
+
+/* Answers of this POST that came before are saved; what is open is answered by the interrupt. */
+static void forget_calls(struct wave *w)
+{
+    w->changed = w->loaded = false;
+    w->n = 0;
+}
+
+/* One thread alone. The coordinator learns of a child that will not report any more. */
+static mg_rc interrupt_thread(struct admission *ad, int i, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    mg_rc rc = enter(ad, i, err);
+    if (rc < 0 || s->st.turn_step == MG_TURN_NONE || s->st.turn_step == MG_TURN_PAUSED)
+        return rc < 0 ? rc : enter(ad, 0, err);
+    if (i > 0)
+        rc = mg_thread_report(s, "interrupted", err);
+    if (rc == MG_OK)
+        rc = mg_turn_interrupt(s, err);
+    return rc < 0 ? rc : enter(ad, 0, err);
+}
+
+static mg_rc interrupt_target(struct mg_step *s, const struct mg_draft *d, int i, int *ret, struct mg_err *err)
+{
+    bool known = false;
+    *ret = mg_threads_index(s, d->thread_id);
+    if (*ret >= 0)
+        return MG_OK;
+    mg_rc rc = mg_thread_known(s->t, &s->st.session, d->thread_id, &known, err);
+    if (rc < 0)
+        return rc;
+    if (known)
+        return mg_err_set(err, MG_ECONFLICT, "events[%d].session_thread_id: thread '%.*s' has ended", i,
+                          MG_SV_ARG(mg_shown_id(d->thread_id)));
+    return no_thread(d, i, err);
+}
+
+static mg_rc interrupt_threads(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+{
+    struct mg_step *s = &ad->step;
+    int only = -1;
+    mg_rc rc = d->thread_id.len ? interrupt_target(s, d, i, &only, err) : MG_OK;
+    if (rc < 0)
+        return rc;
+    store_draft(ad, d, i, true);
+    for (int k = 1; k < s->threads->n; k++)
+        if (!s->threads->all[k].ended && (only < 0 || k == only))
+            mg_step_post(s, &s->threads->all[k].st.thread, MG_EV_USER_INTERRUPT, MG_SV(""), true);
+    for (int k = 0; k < ad->n_waves; k++)
+        if (only < 0 || k == only)
+            forget_calls(&ad->waves[k]);
+    return only < 0 ? mg_threads_interrupt_all(s, err) : interrupt_thread(ad, only, err);
+}
+
 static mg_rc admit_interrupt(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
 {
+    if (ad->step.threads)
+        return interrupt_threads(ad, d, i, err);
+    const struct mg_id primary = mg_thread_primary(mg_id_sv(&ad->step.st.session));
+    if (d->thread_id.len && !mg_sv_eq(d->thread_id, mg_id_sv(&primary)))
+        return no_thread(d, i, err);
     store_draft(ad, d, i, true);
     if (ad->step.st.turn_step == MG_TURN_NONE || ad->step.st.turn_step == MG_TURN_PAUSED)
         return MG_OK;
     ad->interrupted = true;
-    ad->calls_changed = false; /* answers of this POST that came before are saved; what is open is answered now */
-    ad->calls_loaded = false;
-    ad->n_calls = 0;
+    forget_calls(ad->w);
     return mg_turn_interrupt(&ad->step, err);
 }
 
@@ -259,10 +380,10 @@ static mg_rc admit_interrupt(struct admission *ad, const struct mg_draft *d, int
 static int64_t gates(const struct admission *ad)
 {
     int64_t n = 0;
-    if (!ad->calls_loaded)
+    if (!ad->w->loaded)
         return ad->step.st.open_actions;
-    for (int i = 0; i < ad->n_calls; i++)
-        n += ad->calls[i].waits != MG_WAIT_NONE;
+    for (int i = 0; i < ad->w->n; i++)
+        n += ad->w->calls[i].waits != MG_WAIT_NONE;
     return n;
 }
 
@@ -293,7 +414,10 @@ static mg_rc admit_system(struct admission *ad, const struct mg_draft *d, int i,
                           i);
     if (ad->replayed[i - 1])
         return system_again(ad, d, i, err);
-    store_draft(ad, d, i, false);
+    int child = ad->routes[i - 1];
+    store_draft(ad, d, i, child > 0);
+    if (child > 0) /* the child's model reads it, behind the result */
+        mg_step_post(&ad->step, &ad->step.threads->all[child].st.thread, d->type, d->members, false);
     return MG_OK;
 }
 
@@ -314,6 +438,7 @@ static mg_rc admit_draft(struct admission *ad, const struct mg_draft *d, int i, 
             return budget_is_used_up(i, err);
         store_draft(ad, d, i, false);
         ad->step.st.queued_inputs++;
+        ad->step.st.relays = 0;
         return MG_OK;
     case MG_EV_SYSTEM_MESSAGE:
         return admit_system(ad, d, i, err);
@@ -346,23 +471,34 @@ static mg_rc session_takes_input(const struct mg_session_state *st, struct mg_er
 
 /* Answers opened something: tools that may run now, the next request, or the rest of the barrier. While another wave of tools runs (step tools), its
  * owner looks at the calls when it ends. */
-static mg_rc settle_calls(struct admission *ad, struct mg_err *err)
+static mg_rc settle_wave(struct admission *ad, struct mg_err *err)
 {
     struct mg_step *s = &ad->step;
-    if (!ad->calls_changed)
-        return MG_OK;
     if (s->st.turn_step == MG_TURN_TOOLS) {
         s->st.open_actions = 0;
-        for (int i = 0; i < ad->n_calls; i++)
-            s->st.open_actions += ad->calls[i].waits != MG_WAIT_NONE;
+        for (int i = 0; i < ad->w->n; i++)
+            s->st.open_actions += ad->w->calls[i].waits != MG_WAIT_NONE;
         return MG_OK;
     }
-    mg_rc rc = mg_turn_after_calls(s, ad->calls, ad->n_calls, err);
+    mg_rc rc = mg_turn_after_calls(s, ad->w->calls, ad->w->n, err);
     if (rc == MG_OK && s->st.turn_step != MG_TURN_ACTION && s->st.turn_step != MG_TURN_NONE) {
         mg_turn_claim(s);
         ad->claimed = true;
     }
     return rc;
+}
+
+static mg_rc settle_calls(struct admission *ad, struct mg_err *err)
+{
+    mg_rc rc = MG_OK;
+    for (int i = 0; rc == MG_OK && i < ad->n_waves; i++) {
+        if (!ad->waves[i].changed)
+            continue;
+        rc = enter(ad, i, err);
+        if (rc == MG_OK)
+            rc = settle_wave(ad, err);
+    }
+    return rc < 0 ? rc : enter(ad, 0, err);
 }
 
 static mg_rc admit_all(struct admission *ad, const struct mg_draft *drafts, int n, struct mg_err *err)
@@ -372,13 +508,18 @@ static mg_rc admit_all(struct admission *ad, const struct mg_draft *drafts, int 
     ad->ids = mg_arena_alloc(s->arena, sizeof(*ad->ids) * (size_t)n);
     ad->replayed = mg_arena_alloc(s->arena, sizeof(*ad->replayed) * (size_t)n);
     ad->drafts = drafts;
+    ad->routes = mg_arena_alloc(s->arena, sizeof(*ad->routes) * (size_t)n);
+    ad->n_waves = s->threads ? s->threads->n : 1;
+    ad->w = ad->waves = mg_arena_alloc(s->arena, sizeof(*ad->waves) * (size_t)ad->n_waves);
     for (int i = 0; i < n; i++) {
         mg_rc rc = admit_draft(ad, &drafts[i], i, err);
+        if (rc == MG_OK)
+            rc = enter(ad, 0, err);
         if (rc < 0)
             return rc;
     }
     mg_rc rc = settle_calls(ad, err);
-    if (rc == MG_OK && s->st.turn_step == MG_TURN_NONE && s->st.status == MG_ST_IDLE && s->st.queued_inputs > 0) {
+    if (rc == MG_OK && s->st.turn_step == MG_TURN_NONE && s->st.status != MG_ST_TERMINATED && s->st.queued_inputs > 0) {
         rc = mg_turn_start(s, err);
         ad->claimed = true;
     }
@@ -387,6 +528,8 @@ static mg_rc admit_all(struct admission *ad, const struct mg_draft *drafts, int 
 
 static void admission_go(struct mg_engine *e, const struct admission *ad)
 {
+    if (ad->step.threads)
+        return; /* the step's end has settled what each thread does now */
     if (ad->interrupted)
         mg_engine_cancel(e, &ad->step.st.session, ad->step.st.turn_epoch);
     if (ad->claimed)
@@ -419,14 +562,15 @@ mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const 
     return mg_buf_char(out, ']');
 }
 
-mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, struct mg_sv session_id,
+mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, struct mg_sv session_id, bool roster,
                   const struct mg_draft *drafts, int n, struct mg_admitted **ret, struct mg_err *err)
 {
     struct mg_admitted *x = mg_arena_new_of(a, struct mg_admitted);
-    struct mg_session_state st = {0};
+    struct mg_session_state st = {.roster = roster};
     (void)mg_id_from(session_id, &st.session);
-    mg_step_adopt(&x->ad.step, e, t, a, &st);
-    mg_rc rc = admit_all(&x->ad, drafts, n, err);
+    mg_rc rc = mg_step_adopt(&x->ad.step, e, t, a, &st, err);
+    if (rc == MG_OK)
+        rc = admit_all(&x->ad, drafts, n, err);
     if (rc == MG_OK)
         rc = mg_step_flush(&x->ad.step, err);
     if (rc == MG_OK)
@@ -437,6 +581,8 @@ mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, str
 void mg_admitted_publish(struct mg_engine *e, struct mg_admitted *x)
 {
     mg_step_publish(&x->ad.step);
+    if (x->ad.step.threads)
+        mg_threads_settle(&x->ad.step);
     admission_go(e, &x->ad);
 }
 

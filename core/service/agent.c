@@ -2,6 +2,7 @@
 
 #include "domain/agent.h"
 #include "domain/check.h"
+#include "service/roster.h"
 
 mg_rc mg_agents_create(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, const struct mg_json *body,
                        struct mg_agent_row *ret, struct mg_err *err)
@@ -11,8 +12,11 @@ mg_rc mg_agents_create(struct mg_pg *pg, struct mg_arena *a, const struct mg_pri
     if (rc < 0)
         return rc;
     const struct mg_id id = mg_id_new("agent");
+    const struct mg_roster_owner self = {.workspace = mg_id_sv(&who->workspace), .id = mg_id_sv(&id), .version = 1};
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
-    rc = mg_agent_insert(a, &t, mg_id_sv(&who->workspace), &id, mg_agent_format(a, &x), ret, err);
+    rc = mg_roster_pin(a, &t, &self, &x, err);
+    if (rc >= 0)
+        rc = mg_agent_insert(a, &t, mg_id_sv(&who->workspace), &id, mg_agent_format(a, &x), ret, err);
     return rc < 0 ? rc : mg_txn_commit(&t, err);
 }
 
@@ -35,9 +39,15 @@ mg_rc mg_agents_update(struct mg_pg *pg, struct mg_arena *a, const struct mg_pri
         return mg_err_set(err, MG_ECONFLICT,
                           "version: the agent is at version %lld, not %lld; read it again and repeat the change",
                           (long long)ret->latest_version, (long long)expected);
-    if (mg_agent_same(a, &old, &new))
-        return MG_OK;
-    rc = mg_agent_add_version(a, &t, ret, mg_agent_format(a, &new), err);
+    /* Itself in its roster is the version that this write makes, if it makes one. */
+    struct mg_roster_owner self = {.workspace = mg_id_sv(&who->workspace), .id = id, .version = ret->latest_version};
+    rc = mg_roster_pin(a, &t, &self, &new, err);
+    if (rc < 0 || mg_agent_same(a, &old, &new))
+        return rc;
+    self.version++;
+    rc = mg_roster_repin(a, &self, &new.multiagent, err);
+    if (rc >= 0)
+        rc = mg_agent_add_version(a, &t, ret, mg_agent_format(a, &new), err);
     return rc < 0 ? rc : mg_txn_commit(&t, err);
 }
 

@@ -7,29 +7,40 @@
 #include "json/write.h"
 #include "run/budget.h"
 #include "run/engine.h"
-#include "run/step.h"
+#include "run/delegate.h"
 #include "run/turn.h"
 #include "sandbox/manager.h"
 #include "service/admission.h"
 #include "store/mcp-tools.h"
+#include "service/roster.h"
 
 enum { UPDATED_MAX = 128 * 1024 * 1024 /* bytes of a session.updated: an agent's text and 16 pairs */ };
 
 /* ---- create ---- */
 
 /* The agent as this session will run it: the stored one with its overrides. */
-static mg_rc resolve_agent(struct mg_arena *a, const struct mg_session_create *c, const struct mg_session_base *base,
-                           struct mg_sv *ret, struct mg_err *err)
+static mg_rc resolve_agent(struct mg_arena *a, struct mg_txn *t, const struct mg_session_create *c,
+                           struct mg_session_new *s, struct mg_err *err)
 {
     struct mg_agent x;
-    mg_rc rc = mg_agent_load(a, base->agent_body, &x, err);
+    struct mg_json *name;
+    bool roster = false;
+    const struct mg_roster_owner self = {
+        .workspace = s->workspace, .id = s->agent_id, .version = s->base->agent_version};
+    mg_rc rc = mg_agent_load(a, s->base->agent_body, &x, err);
     if (rc >= 0 && c->agent.overrides)
         rc = mg_agent_override(a, c->agent.overrides, &x, &x, err);
     if (rc >= 0)
-        rc = mg_egress_check_servers(a, base->env_config, x.mcp_servers, err);
+        rc = mg_egress_check_servers(a, s->base->env_config, x.mcp_servers, err);
     if (rc >= 0)
-        *ret = mg_agent_session_format(a, c->agent.id, base->agent_version, &x);
-    return rc;
+        rc = mg_roster_expand(a, t, &self, s->base->env_config, &x, &roster, err);
+    if (rc >= 0 && roster)
+        rc = mg_json_parse(a, x.name, &mg_json_raw_limits, &name, err);
+    if (rc < 0)
+        return rc;
+    s->coordinator = roster ? mg_json_str(a, name) : mg_p_null();
+    s->agent = mg_agent_session_format(a, s->agent_id, s->base->agent_version, &x);
+    return MG_OK;
 }
 
 static bool has_price(const struct mg_prices *p, struct mg_arena *a, const struct mg_json *agent)
@@ -45,8 +56,7 @@ static mg_rc check_budgetable(const struct mg_prices *p, struct mg_arena *a, str
     if (rc < 0)
         return mg_err_wrap(err, MG_EINTERNAL, "stored agent");
     bool good = has_price(p, a, v);
-    const struct mg_json *roster = mg_json_get(mg_json_get(v, "multiagent"), "agents");
-    for (const struct mg_json *m = roster ? roster->child : NULL; good && m; m = m->next)
+    for (const struct mg_json *m = mg_roster_first(a, v); good && m; m = m->next)
         good = has_price(p, a, m);
     if (good)
         return MG_OK;
@@ -93,13 +103,13 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
     if (rc >= 0)
         rc = check_environment(boxes, &base, err);
     if (rc >= 0)
-        rc = resolve_agent(a, &c, &base, &s->agent, err);
+        rc = resolve_agent(a, &t, &c, s, err);
     if (rc >= 0 && s->budget.ptr)
         rc = check_budgetable(mg_engine_prices(e), a, s->agent, err);
     if (rc >= 0)
         rc = mg_session_insert(a, &t, s, err);
     if (rc >= 0 && c.n_events)
-        rc = mg_admit_in(e, &t, a, mg_id_sv(&s->id), c.events, c.n_events, &admitted, err);
+        rc = mg_admit_in(e, &t, a, mg_id_sv(&s->id), s->coordinator.ptr, c.events, c.n_events, &admitted, err);
     if (rc >= 0)
         rc = mg_txn_commit(&t, err);
     if (rc < 0)
@@ -233,8 +243,12 @@ static mg_rc set_budget(struct mg_step *s, const struct change *c, int64_t nano,
     mg_rc rc = mg_session_set_budget(s->arena, s->t, mg_id_sv(&s->st.session), c->budget, nano, err);
     s->st.has_budget = c->budget.ptr != NULL;
     s->st.budget_nano = nano;
-    if (rc < 0 || s->st.turn_step != MG_TURN_PAUSED || mg_budget_reached(&s->st))
+    if (rc < 0 || mg_budget_reached(&s->st))
         return rc;
+    if (s->threads)
+        return mg_threads_resume_paused(s, err); /* and the step's end starts them */
+    if (s->st.turn_step != MG_TURN_PAUSED)
+        return MG_OK;
     *ret_resumed = true;
     mg_turn_claim(s);
     return mg_turn_request(s, false, err);
@@ -324,7 +338,9 @@ static mg_rc not_running(const struct mg_session_state *st, const char *what, st
 /* Open calls get their answers, then the session is over. */
 static mg_rc terminate(struct mg_step *s, struct mg_err *err)
 {
-    mg_rc rc = mg_turn_interrupt(s, err);
+    mg_rc rc = s->threads ? mg_threads_end_children(s, err) : MG_OK;
+    if (rc == MG_OK)
+        rc = mg_turn_interrupt(s, err);
     if (rc < 0 || s->st.status == MG_ST_TERMINATED)
         return rc;
     mg_step_event(s, MG_EV_STATUS_TERMINATED, MG_SV(""), true);

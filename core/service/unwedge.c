@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "run/engine.h"
+#include "run/threads.h"
 #include "run/turn.h"
 
 static mg_rc may_be_settled(const struct mg_session_state *st, struct mg_err *err)
@@ -21,7 +22,8 @@ mg_rc mg_sessions_unwedge(struct mg_engine *e, struct mg_pg *pg, struct mg_arena
     if (rc == MG_OK)
         rc = may_be_settled(&s.st, err);
     if (rc == MG_OK)
-        rc = mg_turn_unwedge(&s, ret_calls, ret_changed, err);
+        rc = s.threads ? mg_threads_unwedge(&s, ret_calls, ret_changed, err)
+                       : mg_turn_unwedge(&s, ret_calls, ret_changed, err);
     if (rc < 0 || !*ret_changed)
         return rc;
     rc = mg_step_commit(&s, "unwedge", err);

@@ -112,6 +112,28 @@ mg_rc mg_agent_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace
     return MG_OK;
 }
 
+static const struct mg_stmt SQL_SHARE = {
+    "agent_share",
+    "SELECT 1 FROM agents WHERE workspace_id = $1 AND id = $2 FOR SHARE",
+};
+
+mg_rc mg_agent_share(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, int64_t version,
+                     struct mg_agent_row *ret, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    const struct mg_sv p[] = {workspace, id, mg_p_int(a, version)};
+    mg_rc rc = mg_txn_queue(t, &SQL_SHARE, p, 2, -1, err);
+    if (rc >= 0)
+        rc = mg_txn_query(t, &SQL_GET, p, 3, &r, err);
+    if (rc < 0)
+        return rc;
+    if (mg_res_rows(r) == 0)
+        return missing(err, id, version);
+    *ret = agent_from_row(r, 0);
+    keep(a, ret);
+    return MG_OK;
+}
+
 static const struct mg_stmt SQL_ADVANCE = {
     "agent_advance",
     "UPDATE agents SET latest_version = $2::int, updated_at = now() WHERE id = $1 RETURNING mg_us(updated_at)",

@@ -22,6 +22,9 @@ mg_rc mg_agent_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace,
 /* The latest version, with its row locked for a change. */
 mg_rc mg_agent_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id,
                     struct mg_agent_row *ret, struct mg_err *err) MG_MUSTCHECK;
+/* A version (0: the latest) whose agent cannot be archived or changed until the transaction ends. As mg_agent_get. */
+mg_rc mg_agent_share(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, int64_t version,
+                     struct mg_agent_row *ret, struct mg_err *err) MG_MUSTCHECK;
 /* Under the lock: stores row->latest_version + 1 and makes *row it. */
 mg_rc mg_agent_add_version(struct mg_arena *a, struct mg_txn *t, struct mg_agent_row *row, struct mg_sv body,
                            struct mg_err *err) MG_MUSTCHECK;

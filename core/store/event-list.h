@@ -9,10 +9,10 @@ enum {
     MG_EVENT_PAGE_BYTES = 16 * 1024 * 1024 /* text of a page, at least one event: bounds the memory of a request */
 };
 
-/* q: workspace, limit, order, cursor (pos is a sequence number), time bounds that are compared with processed_at. types: n = 0: all.
+/* thread: a child's id, or empty for the primary thread's log, which is the session's. q: workspace, limit, order, cursor (pos is a sequence number), time bounds that are compared with processed_at. types: n = 0: all.
  * MG_ENOTFOUND for a session that this workspace does not have. Rows are views of *ret_res, in the list's order. */
-mg_rc mg_events_list(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, const struct mg_list_query *q,
-                     const struct mg_sv *types, int n_types, struct mg_res **ret_res, struct mg_event_seen **ret,
-                     int *ret_n, bool *ret_more, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_events_list(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, struct mg_sv thread,
+                     const struct mg_list_query *q, const struct mg_sv *types, int n_types, struct mg_res **ret_res,
+                     struct mg_event_seen **ret, int *ret_n, bool *ret_more, struct mg_err *err) MG_MUSTCHECK;
 
 #endif

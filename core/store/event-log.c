@@ -199,25 +199,43 @@ mg_rc mg_session_last_seq(struct mg_pg *pg, struct mg_sv session, struct mg_sv w
     return MG_OK;
 }
 
-static const struct mg_stmt SQL_INPUTS = {
-    "events_inputs",
-    "SELECT e.seq, e.type, e.body FROM events e WHERE e.session_id = $1 AND e.seq >= $2::bigint AND e.processed_at IS "
-    "NULL"
-    " AND (e.seq = $2::bigint OR (e.type = 'system.message' AND (e.seq = $2::bigint + 1 OR EXISTS (SELECT FROM events "
-    "b WHERE b.session_id = $1"
-    " AND b.seq = e.seq - 1 AND b.type IN ('user.tool_result', 'user.custom_tool_result'))))) ORDER BY 1",
+/* By thread: the primary one, a child. A child's system.message always belongs to its turn: it follows a result. */
+static const struct mg_stmt SQL_INPUTS[2] = {
+    {"events_inputs",
+     "SELECT e.seq, e.type, e.body FROM events e WHERE e.session_id = $1 AND e.thread_id IS NULL AND e.seq >= "
+     "$2::bigint AND e.processed_at IS NULL"
+     " AND (e.seq = $2::bigint OR (e.seq <= $3::bigint AND e.type = 'agent.thread_message_received') OR (e.type = "
+     "'system.message' AND (e.seq = $2::bigint + 1 OR EXISTS (SELECT FROM events b WHERE b.session_id = $1"
+     " AND b.seq = e.seq - 1 AND b.type IN ('user.tool_result', 'user.custom_tool_result'))))) ORDER BY 1"},
+    {"events_inputs_child",
+     "SELECT e.seq, e.type, e.body FROM events e WHERE e.session_id = $1 AND e.thread_id = $4 AND e.seq >= $2::bigint"
+     " AND e.processed_at IS NULL AND (e.seq = $2::bigint OR (e.seq <= $3::bigint AND e.type = "
+     "'agent.thread_message_received') OR e.type = 'system.message') ORDER BY 1"},
 };
-static const struct mg_stmt SQL_WAITING = {
-    "events_waiting",
-    "SELECT seq, type, body FROM events WHERE session_id = $1 AND seq >= $2::bigint AND processed_at IS NULL AND type "
-    "IN ('user.message', 'system.message') ORDER BY seq",
+#define WAITING(thread)                                                                                               \
+    "SELECT seq, type, body FROM events WHERE session_id = $1 AND " thread " AND seq >= $2::bigint AND processed_at " \
+    "IS NULL AND type IN ('user.message', 'system.message', 'agent.thread_message_received') AND $3::bigint >= 0"     \
+    " ORDER BY seq"
+static const struct mg_stmt SQL_WAITING[2] = {
+    {"events_waiting", WAITING("thread_id IS NULL")},
+    {"events_waiting_child", WAITING("thread_id = $4")},
+};
+#define QUEUE(thread)                                                                                         \
+    "SELECT seq, type, NULL::text FROM events WHERE session_id = $1 AND " thread " AND seq > $2::bigint AND " \
+    "processed_at IS NULL AND type IN ('user.message', 'agent.thread_message_received') ORDER BY seq LIMIT $3::int"
+static const struct mg_stmt SQL_QUEUE[2] = {
+    {"events_queue", QUEUE("thread_id IS NULL")},
+    {"events_queue_child", QUEUE("thread_id = $4")},
 };
 
-static mg_rc inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_stmt *sql, const struct mg_id *session,
-                    int64_t from, struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err)
+static mg_rc inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_stmt sql[2], const struct mg_input_place *at,
+                    int64_t third, struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, sql, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, from)}, 2, &r, err);
+    bool child = at->thread->s[0] != '\0';
+    const struct mg_sv p[] = {mg_id_sv(at->session), mg_p_int(a, at->trigger), mg_p_int(a, third),
+                              mg_id_sv(at->thread)};
+    mg_rc rc = mg_txn_query(t, &sql[child], p, child ? 4 : 3, &r, err);
     if (rc < 0)
         return rc;
     *ret_n = mg_res_rows(r);
@@ -229,16 +247,38 @@ static mg_rc inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_stmt *
     return MG_OK;
 }
 
-mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger,
-                       struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err)
+mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_input_place *at, struct mg_res **ret_res,
+                       struct mg_input_row **ret, int *ret_n, struct mg_err *err)
 {
-    return inputs(a, t, &SQL_INPUTS, session, trigger, ret_res, ret, ret_n, err);
+    return inputs(a, t, SQL_INPUTS, at, at->upto, ret_res, ret, ret_n, err);
 }
 
-mg_rc mg_events_waiting(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t from,
-                        struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err)
+mg_rc mg_events_waiting(struct mg_arena *a, struct mg_txn *t, const struct mg_input_place *at, struct mg_res **ret_res,
+                        struct mg_input_row **ret, int *ret_n, struct mg_err *err)
 {
-    return inputs(a, t, &SQL_WAITING, session, from, ret_res, ret, ret_n, err);
+    return inputs(a, t, SQL_WAITING, at, 0, ret_res, ret, ret_n, err);
+}
+
+mg_rc mg_events_queue(struct mg_arena *a, struct mg_txn *t, const struct mg_input_place *at, int limit,
+                      struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err)
+{
+    return inputs(a, t, SQL_QUEUE, at, limit, ret_res, ret, ret_n, err);
+}
+
+static const struct mg_stmt SQL_LAST_ANSWER = {
+    "events_last_answer",
+    "SELECT body FROM events WHERE session_id = $1 AND thread_id = $2 AND seq > $3::bigint AND type = 'agent.message'"
+    " ORDER BY seq DESC LIMIT 1",
+};
+
+mg_rc mg_events_last_answer(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session,
+                            const struct mg_id *thread, int64_t behind, struct mg_sv *ret, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    const struct mg_sv p[] = {mg_id_sv(session), mg_id_sv(thread), mg_p_int(a, behind)};
+    mg_rc rc = mg_txn_query(t, &SQL_LAST_ANSWER, p, 3, &r, err);
+    *ret = rc == MG_OK && mg_res_rows(r) ? mg_arena_sv(a, mg_res_sv(r, 0, 0)) : MG_SV("");
+    return rc;
 }
 
 static const struct mg_stmt SQL_NEXT_MESSAGE = {
@@ -262,7 +302,7 @@ mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct 
 static const struct mg_stmt SQL_AT = {
     "event_at",
     "SELECT seq, id, type, coalesce(thread_id, ''), body, mg_us(processed_at) FROM events WHERE session_id = $1 AND "
-    "seq = $2::bigint",
+    "seq >= $2::bigint AND thread_id IS NULL ORDER BY seq LIMIT 1",
 };
 
 mg_rc mg_event_at(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t seq,

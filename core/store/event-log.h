@@ -38,18 +38,30 @@ struct mg_input_row {
     int64_t seq;
     struct mg_sv type, body;
 };
-mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t trigger,
-                       struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
-/* Every unprocessed message from seq on, whatever turn it would belong to. Inside the locked transaction. */
-mg_rc mg_events_waiting(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t from,
-                        struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n,
-                        struct mg_err *err) MG_MUSTCHECK;
+/* Where a thread's turn begins: its trigger, or several reports of other agents, the last of which is upto (else 0). */
+struct mg_input_place {
+    const struct mg_id *session, *thread;
+    int64_t trigger, upto;
+};
+mg_rc mg_events_inputs(struct mg_arena *a, struct mg_txn *t, const struct mg_input_place *at, struct mg_res **ret_res,
+                       struct mg_input_row **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+/* Every unprocessed message of the thread from the trigger on, whatever turn it would belong to. Inside the locked transaction. */
+mg_rc mg_events_waiting(struct mg_arena *a, struct mg_txn *t, const struct mg_input_place *at, struct mg_res **ret_res,
+                        struct mg_input_row **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+/* The unprocessed messages of the thread behind the trigger that may begin a turn, oldest first, without their bodies; at most limit. */
+mg_rc mg_events_queue(struct mg_arena *a, struct mg_txn *t, const struct mg_input_place *at, int limit,
+                      struct mg_res **ret_res, struct mg_input_row **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+/* The body of the thread's newest agent.message behind seq, in arena memory; empty when there is none. */
+mg_rc mg_events_last_answer(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session,
+                            const struct mg_id *thread, int64_t behind, struct mg_sv *ret,
+                            struct mg_err *err) MG_MUSTCHECK;
 /* The oldest unprocessed user.message behind seq; *ret 0 when there is none. Inside the locked transaction. */
 mg_rc mg_events_next_message(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t behind,
                              int64_t *ret, struct mg_err *err) MG_MUSTCHECK;
 /* One stored event by id, inside a transaction. MG_ENOTFOUND. */
 mg_rc mg_event_get(struct mg_txn *t, const struct mg_id *session, const struct mg_id *event, struct mg_res **ret_res,
                    struct mg_event_seen *ret, struct mg_err *err) MG_MUSTCHECK;
+/* The first event of the primary thread from seq on. */
 mg_rc mg_event_at(struct mg_arena *a, struct mg_txn *t, const struct mg_id *session, int64_t seq,
                   struct mg_res **ret_res, struct mg_event_seen *ret, struct mg_err *err) MG_MUSTCHECK;
 

@@ -17,6 +17,9 @@ enum mg_turn_step {
 
 const char *mg_session_status_name(enum mg_session_status s);
 const char *mg_turn_step_name(enum mg_turn_step s);
+struct mg_session_state;
+/* The status of the thread by its turn: running, rescheduling, or idle. */
+enum mg_session_status mg_turn_status(const struct mg_session_state *s);
 
 /* The session, and the turn of one of its threads: of the primary one unless thread says otherwise. */
 struct mg_session_state {
@@ -43,6 +46,8 @@ struct mg_session_state {
     /* money, in nano-dollars; read, but for add_cost and add_unknown, which are added */
     bool has_budget, cost_unknown, add_unknown;
     int64_t budget_nano, cost_nano, add_cost;
+    int64_t own_cost; /* of add_cost, what the thread itself adds; own_unknown as well */
+    bool own_unknown;
 };
 
 /* Locks the row and reads it, with the primary thread's turn. workspace empty: any. MG_ENOTFOUND also for another workspace's. */
@@ -52,11 +57,15 @@ mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv works
 mg_rc mg_session_state_save(struct mg_arena *a, struct mg_txn *t, const struct mg_session_state *s,
                             struct mg_err *err) MG_MUSTCHECK;
 
-/* Takes turns whose node is dead (or none) for node: epoch + 1. At most limit. ret gets {session, epoch, step, due_in_us} as states. */
+/* Takes the turns of sessions whose node is dead (or none) for node: epoch + 1. At most limit sessions, each with all its running threads. ret gets
+ * {session, thread, epoch, step, due_in_us, roster} as states. */
 mg_rc mg_turn_claim_dead(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, int limit,
                          struct mg_session_state **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 /* Gives a node's turns back at a clean stop, so that another node takes them at once. */
 mg_rc mg_turn_release(struct mg_pg *pg, const struct mg_id *node, struct mg_err *err) MG_MUSTCHECK;
+/* The running turns of node in sessions that have running children (session empty: all of them), as states. */
+mg_rc mg_turns_own(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, struct mg_sv session,
+                   struct mg_session_state **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 /* Of the given sessions those whose last_seq is above heads[i]: for the repair of streams. */
 mg_rc mg_session_heads(struct mg_arena *a, struct mg_pg *pg, const struct mg_sv *sessions, const int64_t *heads, int n,
                        void (*fn)(void *ctx, struct mg_sv session, int64_t last_seq), void *ctx,

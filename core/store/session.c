@@ -135,7 +135,8 @@ static const struct mg_stmt SQL_INSERT = {
     "session_insert",
     "WITH s AS (INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type,"
     " env_config, title, metadata, budget) VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10, $11) RETURNING id)"
-    " INSERT INTO session_state (session_id, budget_nano) SELECT id, $12::bigint FROM s",
+    " INSERT INTO session_state (session_id, budget_nano, roster, agent_name)"
+    " SELECT id, $12::bigint, $13::text IS NOT NULL, $13 FROM s",
 };
 
 mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_session_new *s, struct mg_err *err)
@@ -147,8 +148,9 @@ mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_se
         s->base->env_type, s->base->env_config,
         s->title,          s->metadata,
         s->budget,         s->budget.ptr ? mg_p_int(a, s->budget_nano) : mg_p_null(),
+        s->coordinator,
     };
-    return mg_txn_queue(t, &SQL_INSERT, p, 12, -1, err);
+    return mg_txn_queue(t, &SQL_INSERT, p, 13, -1, err);
 }
 
 struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const char *status)

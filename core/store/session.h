@@ -30,6 +30,7 @@ struct mg_session_new {
     struct mg_sv workspace, agent_id, agent, environment_id, title, metadata;
     struct mg_sv budget; /* as clients see it; ptr NULL: none */
     int64_t budget_nano;
+    struct mg_sv coordinator; /* the agent's name when it has a roster; ptr NULL: it has none */
     const struct mg_session_base *base;
 };
 /* Queues both rows: idle, without events. */

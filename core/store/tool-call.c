@@ -2,7 +2,7 @@
 
 static const char *const state_names[] = {"prepared", "started", "completed", "ambiguous"};
 static const char *const wait_names[] = {"none", "confirmation", "result"};
-static const char *const kind_names[] = {"builtin", "custom", "mcp"};
+static const char *const kind_names[] = {"builtin", "custom", "mcp", "agent"};
 
 /* The columns of call_from_row. */
 #define COLUMNS                                                                                              \
@@ -52,7 +52,7 @@ static struct mg_tool_call call_from_row(const struct mg_res *r, int i)
     struct mg_tool_call c = {
         .ordinal = mg_res_int(r, i, 1),
         .round = mg_res_int(r, i, 2),
-        .kind = (enum mg_call_kind)mg_sv_index(mg_res_sv(r, i, 3), kind_names, 3),
+        .kind = (enum mg_call_kind)mg_sv_index(mg_res_sv(r, i, 3), kind_names, 4),
         .name = mg_res_sv(r, i, 4),
         .model_id = mg_res_sv(r, i, 5),
         .input = mg_res_sv(r, i, 6),

@@ -7,7 +7,8 @@
 
 enum mg_call_state { MG_CALL_PREPARED, MG_CALL_STARTED, MG_CALL_COMPLETED, MG_CALL_AMBIGUOUS };
 enum mg_call_wait { MG_WAIT_NONE, MG_WAIT_CONFIRMATION, MG_WAIT_RESULT };
-enum mg_call_kind { MG_CALL_BUILTIN, MG_CALL_CUSTOM, MG_CALL_MCP };
+/* AGENT: a coordinator's own, which only change the session (core/run/delegate.h): completed in the commit that takes them. */
+enum mg_call_kind { MG_CALL_BUILTIN, MG_CALL_CUSTOM, MG_CALL_MCP, MG_CALL_AGENT };
 
 struct mg_tool_call {
     struct mg_id event_id;

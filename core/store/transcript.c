@@ -33,29 +33,36 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
     return mg_txn_queue(t, &SQL_APPEND, p, 7, -1, err);
 }
 
-/* One round trip for the whole request: kind 0 the session, 1 the transcript behind the newest summary, 2 the inputs that this turn answers,
- * 3 the marks. An input is the trigger itself, the system.message directly behind it, or one directly behind a result of the turn's calls. The trigger
- * and the summary's boundary come from scalar subqueries, so that they bound the index scans: joined, they do not, and each turn reads the session's
- * whole log. */
-static const struct mg_stmt SQL_INPUT = {
-    "turn_input",
-    "WITH st AS MATERIALIZED (SELECT turn_trigger, turn_request_id, transcript_len FROM session_state"
-    " WHERE session_id = $1 AND turn_epoch = $2::bigint AND turn_step = 'model')"
-    " SELECT 0 AS kind, 0::bigint AS ord, st.turn_request_id AS name, s.agent AS body, st.turn_trigger AS a,"
-    " st.transcript_len AS b, 0::bigint AS c, 0::bigint AS d FROM sessions s, st WHERE s.id = $1"
-    " UNION ALL SELECT 1, ordinal, role, content, tokens, fixed, 0, 0 FROM transcript WHERE session_id = $1"
-    " AND thread_id = '' AND ordinal > coalesce((SELECT m.a FROM context_marks m WHERE m.session_id = $1"
-    " AND m.thread_id = '' AND m.kind = 'summary'"
-    " ORDER BY m.ordinal DESC LIMIT 1), 0) AND EXISTS (SELECT FROM st)"
-    " UNION ALL SELECT 2, e.seq, e.type, e.body, 0, 0, 0, 0 FROM events e"
-    " WHERE e.session_id = $1 AND e.seq >= (SELECT turn_trigger FROM st) AND e.processed_at IS NULL"
-    " AND (e.seq = (SELECT turn_trigger FROM st) OR (e.type = 'system.message' AND (e.seq = 1 + (SELECT turn_trigger "
-    "FROM st) OR EXISTS (SELECT FROM events b WHERE b.session_id = $1 AND b.seq = e.seq - 1"
-    " AND b.type IN ('user.tool_result', 'user.custom_tool_result')))))"
-    " UNION ALL SELECT 3, ordinal, kind, content, a, b, made_at, turn FROM context_marks WHERE session_id = $1"
-    " AND thread_id = ''"
-    " AND EXISTS (SELECT FROM st)"
-    " ORDER BY 1, 2",
+/* One round trip for the whole request: kind 0 the agent, 1 the transcript behind the newest summary, 2 the inputs that this turn answers,
+ * 3 the marks. An input is the trigger itself, a report up to turn_upto, the system.message directly behind the trigger, or one directly behind a result
+ * of the turn's calls. The trigger and the summary's boundary come from scalar subqueries, so that they bound the index scans: joined, they do not,
+ * and each turn reads the session's whole log. */
+#define INPUT(state, agent, thread, in_log, system)                                                             \
+    "WITH st AS MATERIALIZED (SELECT turn_trigger, turn_upto, turn_request_id, transcript_len FROM " state      \
+    " WHERE session_id = $1 AND turn_epoch = $2::bigint AND turn_step = 'model')"                               \
+    " SELECT 0 AS kind, 0::bigint AS ord, st.turn_request_id AS name, " agent " AS body, st.turn_trigger AS a," \
+    " st.transcript_len AS b, 0::bigint AS c, 0::bigint AS d FROM st"                                           \
+    " UNION ALL SELECT 1, ordinal, role, content, tokens, fixed, 0, 0 FROM transcript WHERE session_id = $1"    \
+    " AND thread_id = " thread " AND ordinal > coalesce((SELECT m.a FROM context_marks m WHERE"                 \
+    " m.session_id = $1 AND m.thread_id = " thread " AND m.kind = 'summary'"                                    \
+    " ORDER BY m.ordinal DESC LIMIT 1), 0) AND EXISTS (SELECT FROM st)"                                         \
+    " UNION ALL SELECT 2, e.seq, e.type, e.body, 0, 0, 0, 0 FROM events e"                                      \
+    " WHERE e.session_id = $1 AND e.thread_id " in_log                                                          \
+    " AND e.seq >= (SELECT turn_trigger FROM st) AND e.processed_at IS NULL"                                    \
+    " AND (e.seq = (SELECT turn_trigger FROM st) OR (e.seq <= (SELECT turn_upto FROM st) AND e.type ="          \
+    " 'agent.thread_message_received') OR (e.type = 'system.message'" system "))"                               \
+    " UNION ALL SELECT 3, ordinal, kind, content, a, b, made_at, turn FROM context_marks WHERE session_id = $1" \
+    " AND thread_id = " thread " AND EXISTS (SELECT FROM st) ORDER BY 1, 2"
+#define DIRECTLY_BEHIND                                                                                       \
+    " AND (e.seq = 1 + (SELECT turn_trigger FROM st) OR EXISTS (SELECT FROM events b WHERE b.session_id = $1" \
+    " AND b.seq = e.seq - 1 AND b.type IN ('user.tool_result', 'user.custom_tool_result')))"
+/* By thread: the primary one, a child. */
+static const struct mg_stmt SQL_INPUT[2] = {
+    {"turn_input",
+     INPUT("session_state", "(SELECT s.agent FROM sessions s WHERE s.id = $1)", "''", "IS NULL", DIRECTLY_BEHIND)},
+    {"turn_input_child",
+     INPUT("(SELECT * FROM thread_state WHERE thread_id = $3) t",
+           "(SELECT t.agent FROM thread_state t WHERE t.session_id = $1 AND t.thread_id = $3)", "$3", "= $3", "")},
 };
 
 static struct mg_context_mark mark_of(const struct mg_res *r, int i)
@@ -70,11 +77,13 @@ static struct mg_context_mark mark_of(const struct mg_res *r, int i)
     };
 }
 
-mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, int64_t epoch,
-                         struct mg_res **ret_res, struct mg_turn_input *ret, struct mg_err *err)
+mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,
+                         int64_t epoch, struct mg_res **ret_res, struct mg_turn_input *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_pg_exec(pg, &SQL_INPUT, (const struct mg_sv[]){mg_id_sv(session), mg_p_int(a, epoch)}, 2, &r, err);
+    bool child = thread->s[0] != '\0';
+    const struct mg_sv p[] = {mg_id_sv(session), mg_p_int(a, epoch), mg_id_sv(thread)};
+    mg_rc rc = mg_pg_exec(pg, &SQL_INPUT[child], p, child ? 3 : 2, &r, err);
     if (rc < 0)
         return rc;
     int n = mg_res_rows(r);

@@ -20,7 +20,7 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
 
 /* All of it lives in *ret_res. */
 struct mg_turn_input {
-    struct mg_sv agent;             /* the session's SessionAgent snapshot */
+    struct mg_sv agent;             /* the thread's agent: the SessionAgent snapshot, or the child's */
     struct mg_sv request_id;        /* event id of the request that the step waits for */
     int64_t turn;                   /* the trigger's seq */
     int64_t len;                    /* entries of the whole transcript */
@@ -34,8 +34,9 @@ struct mg_turn_input {
     int64_t *trigger_seqs;
     int n_triggers;
 };
-/* epoch: the claim; MG_EFENCED when it is no longer the session's, or its step is not `model`. */
-mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, int64_t epoch,
-                         struct mg_res **ret_res, struct mg_turn_input *ret, struct mg_err *err) MG_MUSTCHECK;
+/* epoch: the claim; MG_EFENCED when it is no longer the thread's, or its step is not `model`. */
+mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,
+                         int64_t epoch, struct mg_res **ret_res, struct mg_turn_input *ret,
+                         struct mg_err *err) MG_MUSTCHECK;
 
 #endif

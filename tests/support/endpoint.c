@@ -219,7 +219,8 @@ static bool control(struct endpoint *e, const struct request *r, struct endpoint
     return true;
 }
 
-/* The text of the last user message that has one, and how many messages with results came since. */
+/* The text of the last user message that has one, and how many messages with results came since. A message between agents ends with a text that is
+ * no part of it. */
 static struct mg_sv last_text(struct mg_arena *a, const struct mg_json *root, int *ret_round)
 {
     struct mg_sv text = MG_SV("");
@@ -231,8 +232,9 @@ static struct mg_sv last_text(struct mg_arena *a, const struct mg_json *root, in
         if (!mg_sv_eqz(mg_json_get_str(a, m, "role"), "user"))
             continue;
         for (const struct mg_json *b = mg_json_is(content, MG_JSON_ARRAY) ? content->child : NULL; b; b = b->next) {
-            if (mg_sv_eqz(mg_json_get_str(a, b, "type"), "text"))
-                found = mg_json_get_str(a, b, "text");
+            struct mg_sv here = mg_json_get_str(a, b, "text");
+            if (mg_sv_eqz(mg_json_get_str(a, b, "type"), "text") && !mg_sv_eqz(here, "</agent_message>"))
+                found = here;
         }
         round = found.len > 0 ? 0 : round + 1;
         text = found.len > 0 ? found : text;
