@@ -52,14 +52,21 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+uint32_t mg_mcp_total_ms(uint32_t call_ms)
+{
+    enum { TIMES = 10 /* what a call that tells of its progress gets more */ };
+    uint32_t ms = call_ms ? call_ms : MG_MCP_CALL_MS;
+    if (ms < MG_MCP_TOTAL_MS / TIMES)
+        return ms * TIMES;
+    return ms > MG_MCP_TOTAL_MS ? ms : MG_MCP_TOTAL_MS;
+}
+
 struct mg_mcp_host *mg_mcp_host_new(const struct mg_mcp_host_opts *o)
 {
     struct mg_mcp_host *h = mg_xcalloc(1, sizeof(*h));
     h->net = o->net;
     h->call_ms = o->call_ms ? o->call_ms : MG_MCP_CALL_MS;
-    h->total_ms = h->call_ms < MG_MCP_TOTAL_MS / 10 ? h->call_ms * 10 : MG_MCP_TOTAL_MS;
-    if (h->total_ms < h->call_ms)
-        h->total_ms = h->call_ms;
+    h->total_ms = mg_mcp_total_ms(h->call_ms);
     h->list_ms = smaller(h->call_ms, MG_MCP_LIST_MS);
     atomic_store(&h->refs, 1);
     return h;

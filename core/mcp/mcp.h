@@ -34,6 +34,8 @@ struct mg_mcp_host_opts {
     struct mg_net *net; /* borrowed: must outlive the host */
     uint32_t call_ms;   /* 0: MG_MCP_CALL_MS; the other limits of time shrink with it */
 };
+/* The longest that a call may take, for a host with this call_ms. */
+uint32_t mg_mcp_total_ms(uint32_t call_ms);
 struct mg_mcp_host *mg_mcp_host_new(const struct mg_mcp_host_opts *o);
 /* All links are freed. Waits a second for what was told to servers at the end; NULL is fine. */
 void mg_mcp_host_free(struct mg_mcp_host *h);

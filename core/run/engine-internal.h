@@ -74,7 +74,7 @@ struct mg_engine {
     struct mg_map *runs;  /* session id -> the first struct mg_run of its siblings; guarded by lock */
     size_t n_runs;        /* of all sessions; guarded by lock */
     struct mg_map *boxes; /* thread id, or session id for the primary one -> struct mg_box; guarded by lock */
-    struct mg_pool *steps, *tools, *sandbox;
+    struct mg_pool *steps, *tools, *sandbox, *mcp_threads;
     struct mg_clock *clock;
     struct mg_mcp_links *mcp;
     atomic_bool draining; /* no new step is started */

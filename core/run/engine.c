@@ -49,6 +49,9 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
                                            .ctx = e});
     e->tools = mg_pool_new(
         &(struct mg_pool_opts){.name = "tool", .min = 0, .max = o->tool_threads, .queue_max = MG_STEP_QUEUE_MAX});
+    /* Of their own: servers that users name must not take the threads of sandboxes. */
+    e->mcp_threads = mg_pool_new(
+        &(struct mg_pool_opts){.name = "mcp", .min = 0, .max = o->tool_threads, .queue_max = MG_STEP_QUEUE_MAX});
     e->sandbox = mg_pool_new(&(struct mg_pool_opts){.name = "sandbox",
                                                     .min = 0,
                                                     .max = MG_SANDBOX_THREADS,
@@ -73,7 +76,7 @@ static void cancel_model(struct mg_run *r)
 static void wait_for_tools(struct mg_engine *e)
 {
     uint64_t end = mg_now_ns() + (uint64_t)MG_STOP_GRACE_MS * 1000000;
-    while (mg_pool_busy(e->tools) && mg_now_ns() < end)
+    while ((mg_pool_busy(e->tools) || mg_pool_busy(e->mcp_threads)) && mg_now_ns() < end)
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
 
@@ -118,10 +121,12 @@ void mg_engine_stop(struct mg_engine *e)
     mg_clock_stop(e);
     wait_for_repairs(e);
     /* The pools give work to each other, and the model's threads to them: all are quiet before the first is freed. */
+    mg_pool_stop(e->mcp_threads);
     mg_pool_stop(e->tools);
     mg_pool_stop(e->sandbox);
     mg_pool_stop(e->steps);
     wait_for_calls(e);
+    mg_pool_free(e->mcp_threads);
     mg_pool_free(e->tools);
     mg_pool_free(e->sandbox);
     mg_pool_free(e->steps);

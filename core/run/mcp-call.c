@@ -15,6 +15,7 @@ enum { PATH_ROOM = 1024 /* bytes of a kept file's path */ };
 
 static void done_later(struct mg_run *r)
 {
+    atomic_store(&r->busy_until_ns, 0);
     if (mg_cancel_fired(r->cancel))
         mg_run_drop(r); /* whoever cancelled has answered the call */
     else
@@ -166,6 +167,12 @@ static mg_rc resolve(struct mg_run *r, struct mg_pg *pg, struct mg_err *err)
     return MG_OK;
 }
 
+/* The client keeps its own limits; what is left is a sandbox that hangs while it is made ready or written to. */
+static uint64_t limit_ms(const struct mg_engine *e)
+{
+    return MG_MCP_LIST_MS + mg_mcp_total_ms(e->opts.mcp_call_ms) + MG_ACQUIRE_MS + e->opts.tool_grace_ms;
+}
+
 void mg_run_mcp_call(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_mcp_work *w = mg_mcp_work_of(r);
@@ -180,11 +187,13 @@ void mg_run_mcp_call(struct mg_run *r, struct mg_pg *pg)
         mg_run_later(r, mg_run_call_done);
         return;
     }
-    if (mg_pool_submit(r->engine->tools, call_work, mg_run_ref(r)) == MG_OK)
+    atomic_store(&r->busy_until_ns, mg_run_until(limit_ms(r->engine)));
+    if (mg_pool_submit(r->engine->mcp_threads, call_work, mg_run_ref(r)) == MG_OK)
         return;
     mg_run_unref(r);
+    atomic_store(&r->busy_until_ns, 0);
     r->call_rc = mg_err_set(&r->call_err, MG_EUNAVAIL,
-                            "all tool threads of this node are busy (MANGO_TOOL_THREADS); the call was not run");
+                            "all MCP threads of this node are busy (MANGO_TOOL_THREADS); the call was not run");
     mg_run_later(r, mg_run_call_done);
 }
 

@@ -177,10 +177,10 @@ void mg_run_mcp_list(struct mg_run *r)
     for (int i = 0; i < n; i++) {
         struct list_job *j = mg_xmalloc(sizeof(*j));
         *j = (struct list_job){.run = mg_run_ref(r), .i = i};
-        if (mg_pool_submit(r->engine->tools, list_work, j) == MG_OK)
+        if (mg_pool_submit(r->engine->mcp_threads, list_work, j) == MG_OK)
             continue;
         w->asked[i].rc =
-            mg_err_set(&w->asked[i].err, MG_EUNAVAIL, "all tool threads of this node are busy (MANGO_TOOL_THREADS)");
+            mg_err_set(&w->asked[i].err, MG_EUNAVAIL, "all MCP threads of this node are busy (MANGO_TOOL_THREADS)");
         free(j);
         answered(r);
         mg_run_unref(r);
