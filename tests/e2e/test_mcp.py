@@ -359,5 +359,34 @@ class Mcp(unittest.TestCase):
             self.assertEqual(self.peer.methods().count("tools/list"), 2, "the snapshot was kept")
 
 
+    def test_kill_at_each_commit_of_a_call(self):
+        for point, ambiguous in (
+            ("turn.mcp_listed.before", False),
+            ("turn.mcp_listed.after", False),
+            ("turn.call_started.after", True),
+            ("turn.call_completed.before", True),
+        ):
+            with self.subTest(point):
+                self.killed_at(point, ambiguous)
+
+    def killed_at(self, point, ambiguous):
+        env = {"MANGO_MCP_ALLOW_PRIVATE": "1", "MANGO_NODE_TTL": "2s"}
+        self.peer.calls.clear()
+        with Mangod(model_url=self.model.url, env=env, binary="mangod-test", hooks=f"{point}=kill:1") as server:
+            agent_id = server.client.post("/v1/agents", self.agent(builtin=False))["id"]
+            envid = server.client.post("/v1/environments", {"name": "e", "config": {"type": "cloud"}})["id"]
+            sid = server.client.post("/v1/sessions", {"agent": agent_id, "environment_id": envid})["id"]
+            server.client.say(sid, fake(call("echo"), "---", "text done"))
+            server.process.wait()
+            server.process.end()
+            server.hooks = None
+            server.start()
+            events = wait_for("the turn ends", lambda: (lambda ev: ev if ev[-1]["type"] == IDLE else None)(server.client.events(sid)))
+        results = of(events, "agent.mcp_tool_result")
+        self.assertEqual(len(results), 1)
+        self.assertEqual(results[0]["is_error"], ambiguous)
+        self.assertLessEqual(len(self.peer.calls), 1, "a call is never made twice")
+
+
 if __name__ == "__main__":
     main()
