@@ -37,6 +37,7 @@ unit_tests = \
 	tests/unit/test-clock$(EXEEXT) \
 	tests/unit/test-conf$(EXEEXT) \
 	tests/unit/test-conformance$(EXEEXT) \
+	tests/unit/test-context$(EXEEXT) \
 	tests/unit/test-egress-proxy$(EXEEXT) \
 	tests/unit/test-egress$(EXEEXT) \
 	tests/unit/test-environment-body$(EXEEXT) \
@@ -48,6 +49,7 @@ unit_tests = \
 	tests/unit/test-id$(EXEEXT) \
 	tests/unit/test-json-write$(EXEEXT) \
 	tests/unit/test-json$(EXEEXT) \
+	tests/unit/test-keep$(EXEEXT) \
 	tests/unit/test-local$(EXEEXT) \
 	tests/unit/test-log$(EXEEXT) \
 	tests/unit/test-map$(EXEEXT) \
@@ -62,6 +64,7 @@ unit_tests = \
 	tests/unit/test-plugin$(EXEEXT) \
 	tests/unit/test-pool$(EXEEXT) \
 	tests/unit/test-prices$(EXEEXT) \
+	tests/unit/test-remedy$(EXEEXT) \
 	tests/unit/test-request$(EXEEXT) \
 	tests/unit/test-router$(EXEEXT) \
 	tests/unit/test-session-body$(EXEEXT) \

@@ -2,9 +2,9 @@
  *
  *   load create --port P --key K --agent A --environment E --clients N --seconds S
  *       each client creates sessions, one after another: {"per_s"}
- *   load turns  --port P --key K --agent A --environment E --clients N --seconds S
+ *   load turns  --port P --key K --agent A --environment E --clients N --seconds S [--sessions 16] [--body JSON]
  *       each client has a session of its own and its SSE stream; sends a message and waits for the idle event before it
- *       sends the next. After 20 turns it goes on with the next of 16 sessions, all opened before, so that transcripts stay short. {"per_s", "turns", "first_p50", "first_p99", "turn_p50"}: ms from the start of the POST to the first
+ *       sends the next (JSON replaces the POST's body). After 20 turns it goes on with the next of 16 sessions, all opened before, so that transcripts stay short. {"per_s", "turns", "first_p50", "first_p99", "turn_p50"}: ms from the start of the POST to the first
  *       frame, and to the idle event
  *   load call   --port P --path PATH --body JSON --clients N --seconds S
  *       the same request again and again: {"per_s", "p50"}; what the model endpoint costs without mangod
@@ -16,7 +16,7 @@
 
 #include "bench/client.h"
 
-enum { CLIENTS_MAX = 256, SECOND = 1000000000, SESSIONS = 16, TURNS_EACH = 20 };
+enum { CLIENTS_MAX = 1024, SECOND = 1000000000, SESSIONS = 16, TURNS_EACH = 20 };
 
 static const char message[] =
     "{\"events\":[{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":\"Please look at the three files "
@@ -35,7 +35,7 @@ struct work {
 static struct {
     struct client client;
     struct work work[CLIENTS_MAX];
-    long clients, opened;
+    long clients, sessions, opened;
     uint64_t end_ns;
     unsigned long done;
     struct sample first, whole;
@@ -46,7 +46,7 @@ static void next(struct work *w)
     w->answered = w->first = w->idle = false;
     if (w->streams[0]) {
         if (w->turns++ == TURNS_EACH) {
-            w->session = (w->session + 1) % SESSIONS;
+            w->session = (w->session + 1) % (int)all.sessions;
             w->turns = 1;
         }
         memcpy(w->path, w->paths[w->session], sizeof(w->path));
@@ -130,7 +130,7 @@ static void on_line(struct conn *c, const char *line, size_t len)
 static void on_open(struct conn *c, int status, const char *body, size_t len)
 {
     expect_200(status, body, len);
-    if (++all.opened == all.clients * SESSIONS)
+    if (++all.opened == all.clients * all.sessions)
         c->client->stop = true;
 }
 
@@ -151,9 +151,9 @@ static void open_session(struct work *w, int i, const char *create)
 /* The sessions and their streams of all clients. */
 static void open_sessions(const char *create)
 {
-    for (long i = 0; i < all.clients * SESSIONS; i++)
-        open_session(&all.work[i / SESSIONS], (int)(i % SESSIONS), create);
-    if (all.opened < all.clients * SESSIONS && !client_run(&all.client, now_ns() + 10 * (uint64_t)SECOND))
+    for (long i = 0; i < all.clients * all.sessions; i++)
+        open_session(&all.work[i / all.sessions], (int)(i % all.sessions), create);
+    if (all.opened < all.clients * all.sessions && !client_run(&all.client, now_ns() + 10 * (uint64_t)SECOND))
         die("the streams did not open");
 }
 
@@ -190,6 +190,9 @@ int main(int argc, char **argv)
     all.clients = option_int(argc, argv, "clients", "1");
     if (all.clients < 1 || all.clients > CLIENTS_MAX)
         die("--clients: 1 to %d", CLIENTS_MAX);
+    all.sessions = option_int(argc, argv, "sessions", "16");
+    if (all.sessions < 1 || all.sessions > SESSIONS)
+        die("--sessions: 1 to %d", SESSIONS);
     client_init(&all.client, (int)option_int(argc, argv, "port", NULL), option(argc, argv, "key", "none"));
     if (strcmp(mode, "call") == 0) {
         run(seconds, "POST", option(argc, argv, "path", NULL), option(argc, argv, "body", NULL), CALL);
@@ -203,7 +206,7 @@ int main(int argc, char **argv)
         printf("{\"per_s\":%.1f,\"p50\":%.3f}\n", (double)all.done / (double)seconds, sample_ms(&all.whole, 0.5));
     } else if (strcmp(mode, "turns") == 0) {
         open_sessions(create);
-        run(seconds, "POST", NULL, message, TURNS);
+        run(seconds, "POST", NULL, option(argc, argv, "body", message), TURNS);
         printf("{\"per_s\":%.1f,\"turns\":%lu,\"first_p50\":%.3f,\"first_p99\":%.3f,\"turn_p50\":%.3f}\n",
                (double)all.done / (double)seconds, all.done, sample_ms(&all.first, 0.5), sample_ms(&all.first, 0.99),
                sample_ms(&all.whole, 0.5));

@@ -38,7 +38,7 @@ FAILURES = {
     "an answer without a stop reason": (["text all", 'raw {"type":"message_stop"}'], REQUEST_FAILED, RETRIED, "without a stop reason"),
     "silence from the start": (["silence"], REQUEST_FAILED, RETRIED, "cannot be reached or broke off"),
     "silence in the middle": (["text half", "silence"], REQUEST_FAILED, RETRIED, "fell silent"),
-    "pings only": (["ping 40 100", "text late"], REQUEST_FAILED, RETRIED, "fell silent"),
+    "pings only": (["ping 80 100", "text late"], REQUEST_FAILED, RETRIED, "fell silent"),
     "an empty body": (["empty"], REQUEST_FAILED, RETRIED, "empty body"),
     "200 with a page": (["body text/html <html>log in</html>"], REQUEST_FAILED, RETRIED, "login page"),
     "200 with other JSON": (['body application/json {"hello":1}'], REQUEST_FAILED, RETRIED, "not a message"),
@@ -59,7 +59,7 @@ class ModelFailures(unittest.TestCase):
         return events if events[-1]["type"] in (IDLE, "session.status_terminated") else None
 
     def test_case_80_each_failure_is_what_the_contract_says_and_repeats_no_tool(self):
-        with FakeModel() as model, Mangod(model_url=model.url, env={"MANGO_MODEL_IDLE": "700ms"}) as server:
+        with FakeModel() as model, Mangod(model_url=model.url, env={"MANGO_MODEL_IDLE": "3s"}) as server:
             client, sessions = server.client, {}
             for i, (name, (lines, *_)) in enumerate(FAILURES.items()):
                 sessions[name] = client.new_session()["id"]
@@ -67,7 +67,7 @@ class ModelFailures(unittest.TestCase):
                 client.say(sessions[name], fake(call, "---", *lines))
             for i, name in enumerate(FAILURES):
                 with self.subTest(name):
-                    events = wait_for(name, lambda: self.over(client, sessions[name]), 40)
+                    events = wait_for(name, lambda: self.over(client, sessions[name]), 120)
                     self.check(server, name, events, sessions[name])
                     with open(os.path.join(server.dir, f"count{i}"), encoding="utf-8") as f:
                         self.assertEqual(f.read(), "x\n", "the tool ran once")
