@@ -100,6 +100,13 @@ static bool can_be_asked(struct mg_context *c, int n, int64_t summary_max)
     return mg_context_tokens(c, n) + QUESTION_TOKENS + summary_max <= c->window.tokens;
 }
 
+/* Estimates are on the safe side: a request that is a little over may fit all the same, and the endpoint's refusal is cheap. Where even five bytes to a
+ * token are too many, it would be refused for sure. */
+static bool surely_over(int64_t estimate, int64_t limit)
+{
+    return estimate / 5 * 3 > limit;
+}
+
 /* The context that is left when the first n entries are told by a summary. */
 static int64_t left_of(struct mg_context *c, int n)
 {
@@ -133,14 +140,17 @@ struct mg_compact mg_compact_plan(struct mg_context *c)
     p.n = c->again ? 0 : choose(c, c->window.trigger / (c->forced ? 8 : 4));
     if (p.n > 0) {
         int asked = choose_askable(c, p.n, p.summary_max);
-        p.how = asked ? MG_COMPACT_ASK : MG_COMPACT_EXTRACT;
         p.n = asked ? asked : p.n;
+        p.how =
+            asked || !surely_over(mg_context_tokens(c, p.n), c->window.tokens) ? MG_COMPACT_ASK : MG_COMPACT_EXTRACT;
         p.upto = told_by(c, p.n);
         /* What stays may be too long by itself. */
-        p.excerpts = left_of(c, p.n) > c->window.input_max ? c->in->len + 1 : c->summary ? c->summary->b : 0;
+        p.excerpts = surely_over(left_of(c, p.n), c->window.input_max) ? c->in->len + 1
+                     : c->summary                                      ? c->summary->b
+                                                                       : 0;
         return p;
     }
-    if ((c->forced || p.before > c->window.input_max) && excerpts_help(c)) {
+    if ((c->forced || surely_over(p.before, c->window.input_max)) && excerpts_help(c)) {
         p.how = MG_COMPACT_EXCERPT;
         p.upto = c->summary ? c->summary->a : 0;
         p.excerpts = c->in->len + 1; /* the turn's input has the number len */

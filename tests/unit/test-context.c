@@ -217,6 +217,16 @@ static void what_cannot_be_summarised_is_cut_to_excerpts_once(void **state)
     assert_int_equal(mg_json_check(w->c.entries[0].content, 64, NULL), MG_OK);
 }
 
+static void a_long_message_that_may_fit_is_sent_and_cut_only_when_it_is_refused(void **state)
+{
+    struct world *w = *state;
+    build(w, 200000, text_of(w, 620000)); /* some 155,000 tokens, for which 206,000 are assumed */
+    assert_int_equal(mg_compact_plan(&w->c).how, MG_COMPACT_NOT);
+    w->marks[w->in.n_marks++] = (struct mg_context_mark){.kind = MG_MARK_REFUSED, .turn = 7, .a = 206000};
+    build(w, 200000, text_of(w, 620000));
+    assert_int_equal(mg_compact_plan(&w->c).how, MG_COMPACT_EXCERPT);
+}
+
 static void an_excerpt_keeps_calls_and_their_results_and_loses_images(void **state)
 {
     struct world *w = *state;
@@ -292,6 +302,7 @@ int main(void)
         TEST(the_user_s_last_words_are_quoted_where_they_would_be_lost),
         TEST(an_extract_holds_the_first_and_the_newest_entries),
         TEST(what_cannot_be_summarised_is_cut_to_excerpts_once),
+        TEST(a_long_message_that_may_fit_is_sent_and_cut_only_when_it_is_refused),
         TEST(an_excerpt_keeps_calls_and_their_results_and_loses_images),
         TEST(case_82_a_replaced_block_keeps_its_place_and_pairs),
         TEST(case_83_a_refusal_bounds_what_follows_and_asks_for_less),
