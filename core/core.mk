@@ -93,8 +93,6 @@ libcore_la_SOURCES = \
 	core/domain/session.c \
 	core/domain/session.h \
 	core/domain/thread.h \
-	core/domain/web-tools.c \
-	core/domain/web-tools.h \
 	core/domain/usage.c \
 	core/domain/usage.h \
 	core/egress/audit.c \
@@ -113,6 +111,8 @@ libcore_la_SOURCES = \
 	core/egress/service.c \
 	core/egress/service.h \
 	core/egress/socks.c \
+	core/domain/web-tools.c \
+	core/domain/web-tools.h \
 	core/events/hub.c \
 	core/events/hub.h \
 	core/events/notify.c \
@@ -233,6 +233,7 @@ libcore_la_SOURCES = \
 	core/plugin/registry.h \
 	core/run/assemble.c \
 	core/run/assemble.h \
+	core/run/backend-wait.c \
 	core/run/box.c \
 	core/run/budget.c \
 	core/run/budget.h \
@@ -290,6 +291,8 @@ libcore_la_SOURCES = \
 	core/sandbox/conformance.c \
 	core/sandbox/conformance.h \
 	core/sandbox/handle.c \
+	core/sandbox/health.c \
+	core/sandbox/health.h \
 	core/sandbox/internal.h \
 	core/sandbox/manager.c \
 	core/sandbox/manager.h \

@@ -8,4 +8,6 @@ dist_migrations_DATA = \
 	migrations/0004_mcp_tools.sql \
 	migrations/0005_budgets.sql \
 	migrations/0006_waiting.sql \
-	migrations/0007_thread_names.sql
+	migrations/0007_thread_names.sql \
+	migrations/0008_node_backends.sql
+	migrations/0007_node_backends.sql

@@ -108,6 +108,7 @@ tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 # files: tests/e2e/test*.py tests/sdk/run*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests = \
 	tests/e2e/test_admission.py \
+	tests/e2e/test_backends.py \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_barriers.py \
 	tests/e2e/test_budget.py \
@@ -184,6 +185,7 @@ EXTRA_DIST += \
 	tests/abi/layout.c \
 	tests/abi/liar.c \
 	tests/abi/network.c \
+	tests/abi/second.c \
 	tests/abi/smallest.c \
 	tests/abi/variant.c \
 	tests/e2e/api.py \
@@ -195,6 +197,7 @@ EXTRA_DIST += \
 	tests/e2e/rig.py \
 	tests/e2e/sandbox.py \
 	tests/e2e/test_admission.py \
+	tests/e2e/test_backends.py \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_barriers.py \
 	tests/e2e/test_budget.py \
@@ -267,5 +270,6 @@ dist_noinst_DATA += \
 	tests/abi/layout.c \
 	tests/abi/liar.c \
 	tests/abi/network.c \
+	tests/abi/second.c \
 	tests/abi/smallest.c \
 	tests/abi/variant.c

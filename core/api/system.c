@@ -12,7 +12,7 @@
 #include "events/notify.h"
 #include "plugin/counters.h"
 #include "run/engine.h"
-#include "sandbox/manager.h"
+#include "sandbox/health.h"
 #include "store/deployment.h"
 #include "store/node.h"
 
@@ -32,7 +32,13 @@ mg_rc mg_get_ready(struct mg_http_req *req, struct mg_http_res *res, struct mg_e
     mg_rc rc = mg_deployment_probe(req->pg, err);
     if (rc < 0)
         return mg_err_set(err, MG_EUNAVAIL, "not ready: the database takes no write");
-    return mg_buf_str(&res->body, "{\"status\":\"ready\"}");
+    const struct mg_app *app = mg_req_app(req);
+    (void)mg_buf_str(&res->body, "{\"status\":\"ready\"");
+    if (app->sandboxes) { /* a backend that is down makes its turns wait; the server serves */
+        (void)mg_buf_str(&res->body, ",\"sandboxes\":");
+        mg_health_json(app->sandboxes, &res->body);
+    }
+    return mg_buf_str(&res->body, "}");
 }
 
 /* ---- metrics ---- */
@@ -107,8 +113,10 @@ mg_rc mg_get_metrics(struct mg_http_req *req, struct mg_http_res *res, struct mg
     if (app->registry)
         mg_registry_metrics(app->registry, &res->body);
     mg_waiting_metrics(req->pg, &res->body);
-    if (app->sandboxes)
+    if (app->sandboxes) {
         mg_sandboxes_metrics(app->sandboxes, &res->body);
+        mg_health_metrics(app->sandboxes, &res->body);
+    }
     if (app->notify)
         notify_metrics(&res->body, app->notify);
     if (app->http)

@@ -1,4 +1,5 @@
 /* plugin: what the plugin folder holds, and whether this server would take it. Files are opened in a child: a bad one hurts nobody. */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -6,6 +7,7 @@
 #include "cmd/cli-services.h"
 #include "plugin/probe.h"
 #include "sandbox/conformance.h"
+#include "store/node.h"
 
 static const char *const PROBE[] = {"/proc/self/exe", "plugin", "probe", NULL};
 
@@ -16,19 +18,58 @@ static const char *plugin_dir(const struct mg_conf *conf)
     return dir ? dir : MANGO_PLUGINDIR;
 }
 
-static void print_row(struct mg_cli *c, const struct mg_json *p, const char *chosen)
+/* What the nodes that run see of a backend: "up" (one state for all), or "node_01..=up node_02..=down"; "" when no server
+ * runs on this database, or none has it loaded. */
+static struct mg_sv states_of(struct mg_cli *c, const struct mg_node_row *nodes, int n, struct mg_sv name)
+{
+    mg_auto(buf) struct mg_buf out = MG_BUF_INIT(16 * 1024);
+    for (int i = 0; i < n; i++) {
+        struct mg_sv rest = nodes[i].backends;
+        while (nodes[i].live && rest.len) {
+            struct mg_sv one = mg_sv_split(&rest, ' '), state = one, of = mg_sv_split(&state, '=');
+            if (mg_sv_eq(of, name))
+                (void)mg_buf_printf(&out, "%s%.*s=%.*s", out.len ? " " : "", MG_SV_ARG(nodes[i].id), MG_SV_ARG(state));
+        }
+    }
+    return mg_arena_sv(c->arena, mg_buf_view(&out));
+}
+
+/* The live nodes of this deployment; none when the database cannot be reached. */
+static int running_nodes(struct mg_cli *c, const struct mg_conf *conf, struct mg_node_row **ret)
+{
+    struct mg_err err = {0};
+    char *located = NULL;
+    int n = 0;
+    if (mg_cli_db_locate(conf, &located, &err) < 0)
+        return 0;
+    struct mg_pg *pg = mg_pg_new(located);
+    if (mg_pg_connect(pg, &err) < 0 || mg_node_list(pg, c->arena, ret, &n, &err) < 0)
+        n = 0;
+    mg_pg_free(pg);
+    free(located);
+    return n;
+}
+
+static void print_row(struct mg_cli *c, const struct mg_json *p, const char *chosen, const struct mg_node_row *nodes,
+                      int n)
 {
     struct mg_arena *a = c->arena;
     const struct mg_json *ok = mg_json_get(p, "ok");
     struct mg_sv path = mg_json_get_str(a, p, "path"), name = mg_json_get_str(a, p, "name");
 
+    struct mg_sv states = ok && ok->boolean ? states_of(c, nodes, n, name) : MG_SV("");
     if (!c->text) {
-        mg_cli_print(c, p->raw);
+        struct mg_sv inside = mg_json_inside(p->raw);
+        mg_cli_print(c, mg_arena_printf(a, "{%.*s,\"nodes\":\"%.*s\"}", MG_SV_ARG(inside), MG_SV_ARG(states)));
         return;
     }
     if (ok && ok->boolean)
-        printf("%c %-12.*s %-10.*s %-20.*s %.*s\n", mg_sv_eqz(name, chosen) ? '*' : ' ', MG_SV_ARG(name),
+        printf("%c %-12.*s %-10.*s %-20.*s %-8s %.*s\n", mg_sv_eqz(name, chosen) ? '*' : ' ', MG_SV_ARG(name),
                MG_SV_ARG(mg_json_get_str(a, p, "version")), MG_SV_ARG(mg_json_get_raw(p, "kinds")),
+               states.len == 0                               ? "-"
+               : !memmem(states.ptr, states.len, "=down", 5) ? "up"
+               : memmem(states.ptr, states.len, "=up", 3)    ? "partly"
+                                                             : "down",
                MG_SV_ARG(mg_json_get_str(a, p, "summary")));
     else
         printf("! %.*s: %.*s\n", MG_SV_ARG(path), MG_SV_ARG(mg_json_get_str(a, p, "error")));
@@ -48,10 +89,12 @@ int mg_cli_plugin_list(struct mg_cli *c)
     struct mg_sv found = mg_plugin_probe_all(c->arena, PROBE, dir);
     if (mg_json_parse(c->arena, found, &mg_json_raw_limits, &all, &err) < 0)
         return mg_cli_fail("%s", err.text);
+    struct mg_node_row *nodes = NULL;
+    int n = running_nodes(c, conf, &nodes);
     if (c->text)
         printf("%s (* is MANGO_SANDBOX)\n", dir);
     for (const struct mg_json *p = all->child; p; p = p->next)
-        print_row(c, p, mg_conf_str(conf, MG_OPT_SANDBOX));
+        print_row(c, p, mg_conf_str(conf, MG_OPT_SANDBOX), nodes, n);
     if (c->text && !all->n)
         puts("(none)");
     return MG_CLI_OK;

@@ -80,6 +80,30 @@ bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct 
     return have;
 }
 
+bool mg_box_ready(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread)
+{
+    pthread_mutex_lock(&e->lock);
+    const struct mg_box *b = mg_map_get(e->boxes, key_of(session, thread));
+    bool ready = b && mg_sandbox_fresh(b->sandbox);
+    pthread_mutex_unlock(&e->lock);
+    return ready;
+}
+
+/* One that is here already keeps its shell; only its backend is asked whether it still answers. MG_ENOTFOUND: none here. */
+static mg_rc gate(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread, struct mg_err *err)
+{
+    pthread_mutex_lock(&e->lock);
+    struct mg_box *b = mg_map_get(e->boxes, key_of(session, thread));
+    if (b)
+        b->refs++;
+    pthread_mutex_unlock(&e->lock);
+    if (!b)
+        return MG_ENOTFOUND;
+    mg_rc rc = mg_sandbox_gate(b->sandbox, err);
+    box_unref(b);
+    return rc;
+}
+
 static const struct mg_stmt SQL_ENV = {"box_env", "SELECT env_config FROM sessions WHERE id = $1"};
 
 mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,
@@ -88,7 +112,10 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
     mg_auto(res) struct mg_res *r = NULL;
     if (!e->opts.sandboxes)
         return mg_err_set(err, MG_EINVAL, "this server runs no sandbox: set MANGO_SANDBOX");
-    mg_rc rc = mg_pg_exec(pg, &SQL_ENV, (const struct mg_sv[]){mg_id_sv(session)}, 1, &r, err);
+    mg_rc rc = gate(e, session, thread, err);
+    if (rc != MG_ENOTFOUND)
+        return rc;
+    rc = mg_pg_exec(pg, &SQL_ENV, (const struct mg_sv[]){mg_id_sv(session)}, 1, &r, err);
     if (rc < 0)
         return rc;
     if (mg_res_rows(r) == 0)

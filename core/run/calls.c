@@ -21,7 +21,7 @@ static struct mg_tool_call *next_prepared(struct mg_tool_call *calls, int n)
 /* The sandbox comes first: a call is not `started` while its sandbox may still fail. */
 static bool waits_for_sandbox(const struct mg_run *r, const struct mg_tool_call *c)
 {
-    return c && c->kind == MG_CALL_BUILTIN && !mg_box_have(r->engine, &r->session, &r->thread);
+    return c && c->kind == MG_CALL_BUILTIN && !(r->gated ? mg_box_have : mg_box_ready)(r->engine, &r->session, &r->thread);
 }
 
 static void call_forget(struct mg_run *r)
@@ -44,6 +44,7 @@ static mg_rc call_start(struct mg_step *s, struct mg_tool_call *c, struct mg_err
 static void call_take(struct mg_run *r, const struct mg_tool_call *c)
 {
     call_forget(r);
+    r->gated = false;
     r->call_event = c->event_id;
     r->call_kind = c->kind;
     r->call_name = mg_xstrndup(c->name.ptr, c->name.len);
@@ -69,6 +70,9 @@ static void call_work(void *arg, void *thread)
         r->call_rc = mg_err_set(&r->call_err, MG_EGONE, "the session's sandbox is not attached to this node any more");
     }
     atomic_store(&r->busy_until_ns, 0);
+    r->gated = r->call_rc == MG_OK;
+    if (r->gated)
+        r->backend_waits = 0;
     if (mg_cancel_fired(r->cancel))
         mg_run_drop(r); /* whoever cancelled has answered the call */
     else
@@ -220,6 +224,10 @@ static void acquire_failed(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_err err = {0};
     struct mg_session_state st;
+    if (mg_run_backend_away(r)) {
+        mg_run_backend_wait(r, pg);
+        return;
+    }
     mg_log(MG_WARN, "no sandbox", MG_F_STR("session", r->session.s), MG_F_STR("error", r->call_err.text));
     mg_rc rc = commit_no_sandbox(r, pg, &st, &err);
     if (rc < 0)
@@ -253,6 +261,7 @@ static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_
         *ret = START_SANDBOX;
         return MG_OK;
     }
+    mg_turn_running(&s); /* it may have waited for its backend */
     rc = c ? call_start(&s, c, err) : mg_turn_after_calls(&s, calls, n, err);
     if (rc == MG_OK)
         rc = mg_step_commit(&s, c ? "turn.call_started" : "turn.calls_done", err);

@@ -172,7 +172,10 @@ static mg_rc node_enter(struct mg_engine *e, struct mg_pg *pg, struct mg_node_le
 {
     char host[256] = "";
     gethostname(host, sizeof(host) - 1);
-    return mg_node_register(pg, &e->node, host, MANGO_VERSION, (int)e->opts.node_ttl_ms, l, err);
+    mg_rc rc = mg_node_register(pg, &e->node, host, MANGO_VERSION, (int)e->opts.node_ttl_ms, l, err);
+    if (rc == MG_OK)
+        mg_backends_publish(e, pg);
+    return rc;
 }
 
 static void lease_renew(struct mg_clock *c, struct mg_pg *pg)
@@ -353,6 +356,7 @@ static void *lease_main(void *arg)
         mg_engine_repair(e);
         if (now >= tidy_at) {
             (void)!mg_pool_submit(e->sandbox, reconcile_work, e);
+            (void)!mg_pool_submit(e->sandbox, mg_backends_work, e);
             (void)!mg_node_expire(pg, 3600 * 1000, NULL, &err);
             tidy_at = now + (uint64_t)MG_CLOCK_HOUSEKEEPING_MS * 1000000;
         }

@@ -58,6 +58,8 @@ struct mg_run {
     struct mg_tool_result call_result;
     mg_rc call_rc;
     struct mg_err call_err;
+    unsigned backend_waits; /* one after another */
+    bool gated;             /* the sandbox was found to answer, for the next call to start */
     atomic_ullong busy_until_ns; /* deadline of what a tool or sandbox thread does for this run; 0: nothing */
 
     char failure[512]; /* why the turn is given up: semantics RT7's limit */
@@ -129,6 +131,13 @@ void mg_run_call_done(struct mg_run *r,
 void mg_engine_take(struct mg_engine *e, const struct mg_session_state *st); /* a turn that was taken over */
 /* Starts what this node has to run of the session's threads (empty: of all sessions') and does not run yet. */
 void mg_engine_adopt(struct mg_engine *e, struct mg_pg *pg, struct mg_sv session);
+/* ---- backend-wait.c ---- */
+/* Says in the node's row which backends are loaded here, and whether they answer. */
+void mg_backends_publish(struct mg_engine *e, struct mg_pg *pg);
+void mg_backends_work(void *engine, void *thread); /* checks them and publishes; for a thread that may block */
+/* r->call_err says that the backend does not answer, or is not on this node: the turn waits, and says so. */
+bool mg_run_backend_away(const struct mg_run *r);
+void mg_run_backend_wait(struct mg_run *r, struct mg_pg *pg);
 /* ---- resume.c ---- */
 void mg_run_resume(struct mg_run *r, struct mg_pg *pg); /* goes on at the durable step, whatever it is */
 
@@ -146,6 +155,8 @@ void mg_box_unlock(struct mg_box *b);
 struct mg_tools *mg_box_tools(struct mg_box *b);
 struct mg_sandbox *mg_box_sandbox(struct mg_box *b);
 bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
+/* It is here, and its backend has answered just now: calls may start. */
+bool mg_box_ready(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
 mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,
                      struct mg_cancel *cancel, struct mg_err *err) MG_MUSTCHECK;
 void mg_box_drop(struct mg_engine *e,

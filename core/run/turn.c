@@ -18,7 +18,7 @@ void mg_turn_claim(struct mg_step *s)
     pthread_mutex_unlock(&s->engine->lock);
 }
 
-static void run_again(struct mg_step *s)
+void mg_turn_running(struct mg_step *s)
 {
     if (s->threads) {
         mg_threads_run(s);
@@ -38,7 +38,7 @@ mg_rc mg_turn_request(struct mg_step *s, bool first, struct mg_err *err)
     }
     if (mg_budget_reached(&s->st))
         return mg_budget_pause(s, err);
-    run_again(s);
+    mg_turn_running(s);
     s->st.turn_round++;
     s->st.turn_attempt = 0;
     s->st.turn_step = MG_TURN_MODEL;
@@ -345,7 +345,7 @@ mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, i
     }
     s->st.open_actions = waiting;
     if (runnable) {
-        run_again(s);
+        mg_turn_running(s);
         s->st.turn_step = MG_TURN_TOOLS;
         return MG_OK;
     }

@@ -6,6 +6,8 @@
 
 /* Claims the turn for this node: epoch + 1. */
 void mg_turn_claim(struct mg_step *s);
+/* session.status_running, unless it runs. */
+void mg_turn_running(struct mg_step *s);
 /* Opens a model request: span.model_request_start, step model, status running; with a used-up budget the turn is paused instead. The first of a turn
  * resets the counters. */
 mg_rc mg_turn_request(struct mg_step *s, bool first, struct mg_err *err) MG_MUSTCHECK;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "sandbox/health.h"
 #include "sandbox/internal.h"
 
 /* The tools' table of operations over a backend plugin. Concurrency: any thread; calls are serialised here for backends
@@ -55,7 +56,9 @@ static mg_rc visit_end(struct visit *v, mango_status status)
         pthread_mutex_unlock(&v->s->call_lock);
     if (status == MANGO_EGONE)
         atomic_store(&v->s->gone, true);
-    return mg_plugin_rc(v->s->plugin, v->guard.op, status, v->err);
+    mg_rc rc = mg_plugin_rc(v->s->plugin, v->guard.op, status, v->err);
+    mg_backend_note(v->s->backend, status != MANGO_ERETRY, v->err->text);
+    return rc;
 }
 
 /* ---- exec ---- */
@@ -315,6 +318,7 @@ struct mg_sandbox *mg_sandbox_new(struct mg_sandboxes *m, struct mg_sandbox_entr
 {
     struct mg_sandbox *s = mg_xcalloc(1, sizeof(*s));
     *s = (struct mg_sandbox){.manager = m,
+                             .backend = mg_backend_of(m, p),
                              .entry = e,
                              .plugin = p,
                              .refs = 1,

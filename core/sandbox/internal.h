@@ -32,17 +32,20 @@ struct mg_sandboxes {
     struct mg_sandboxes_opts opts;
     char *deployment_id, *image;
     char owner[MG_LABEL_LEN];
-    pthread_mutex_t lock;   /* guards what follows */
-    struct mg_map *entries; /* session id -> struct mg_sandbox_entry */
-    struct mg_map *retries; /* session id -> struct mg_sandbox_retry */
-    struct mg_map *orphans; /* backend and id -> when it was first seen; the reconciler's */
-    atomic_bool reconciling;
+    pthread_mutex_t lock;    /* guards what follows */
+    struct mg_map *entries;  /* session id -> struct mg_sandbox_entry */
+    struct mg_map *retries;  /* session id -> struct mg_sandbox_retry */
+    struct mg_map *orphans;  /* backend and id -> when it was first seen; the reconciler's */
+    struct mg_map *backends; /* name -> struct mg_backend, to the end */
+    atomic_bool reconciling, checking;
     unsigned orphan_round;                          /* the reconciler's */
     uint64_t orphan_next_ns;                        /* the reconciler's: of the next listing */
     atomic_uint n_orphans, n_deleting, n_destroyed; /* for /metrics: as the last scan found them; since the start */
 };
 
+struct mg_backend;
 struct mg_sandbox {
+    struct mg_backend *backend; /* of its plugin */
     struct mg_sandboxes *manager;
     struct mg_sandbox_entry *entry; /* a reference */
     struct mg_plugin *plugin;
@@ -57,6 +60,8 @@ struct mg_sandbox {
 mg_rc mg_sandbox_settle(struct mg_sandboxes *m, struct mg_pg *pg, const struct mg_intent *in, struct mg_sandbox **ret,
                         struct mg_err *err) MG_MUSTCHECK;
 
+/* health.c */
+void mg_backends_free(struct mg_map *all);
 /* orphans.c: a listing when it is time, and what it finds to an end. */
 void mg_orphans_sweep(struct mg_sandboxes *m, struct mg_pg *pg);
 /* manager.c: the handles of a session answer MG_EGONE from now on. */

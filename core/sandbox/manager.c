@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "crypto/hash.h"
+#include "sandbox/health.h"
 #include "sandbox/internal.h"
 
 static uint64_t in_ms(uint64_t ms)
@@ -58,6 +59,7 @@ struct mg_sandboxes *mg_sandboxes_new(const struct mg_sandboxes_opts *opts)
     m->entries = mg_map_new();
     m->retries = mg_map_new();
     m->orphans = mg_map_new();
+    m->backends = mg_map_new();
     return m;
 }
 
@@ -76,6 +78,7 @@ void mg_sandboxes_free(struct mg_sandboxes *m)
     mg_map_free(m->retries);
     mg_map_each(m->orphans, free_value, NULL);
     mg_map_free(m->orphans);
+    mg_backends_free(m->backends);
     mg_map_free(m->entries); /* empty: no handle is out */
     pthread_mutex_destroy(&m->lock);
     free(m->deployment_id);
@@ -158,10 +161,10 @@ static mg_rc plugin_of(struct mg_sandboxes *m, struct mg_sv provider, struct mg_
     if (mg_registry_get(m->opts.registry, name, "backend of a stored sandbox", mg_sv_n(NULL, 0), ret, &own) == MG_OK)
         return MG_OK;
     mg_log(MG_ERROR, "the backend of a stored sandbox cannot be loaded", MG_F_STR("error", own.text));
-    return mg_err_set(err, MG_ECONFLICT,
-                      "the session's sandbox is bound to backend '%s', which this server cannot load; its operator "
-                      "must install it again",
-                      name);
+    return mg_err_code(err, MG_ECONFLICT, "backend_absent",
+                       "the session's sandbox is bound to backend '%s', which this server cannot load; its operator "
+                       "must install it again",
+                       name);
 }
 
 /* The same for a backend in which commands will run. */
@@ -214,6 +217,12 @@ static mg_rc call_backend(struct work *w, struct mg_plugin *p, struct mg_sv id, 
     mango_status status = id.len ? p->sandbox->attach(p->ctx, &call, (struct mango_sv){id.ptr, id.len}, &spec, &ref)
                                  : p->sandbox->create(p->ctx, &call, &spec, &ref);
     mg_rc rc = mg_plugin_rc(p, op, mg_guard_leave(&g, status), &own);
+    bool answered = status != MANGO_ERETRY && status != MANGO_ETIMEOUT;
+    mg_backend_note(mg_backend_of(w->m, p), answered, own.text);
+    if (!answered) { /* what it began is found again by the next try */
+        rc = MG_EUNAVAIL;
+        (void)snprintf(own.code, sizeof(own.code), "backend_down");
+    }
     if (rc == MG_OK)
         rc = check_ref(&ref_id, &root, &own);
     if (rc < 0) {
@@ -317,6 +326,8 @@ static mg_rc attach(struct work *w, const struct mg_binding *b, struct mg_sandbo
     if (rc == MG_OK)
         rc = runner_of(w->m, b->provider, &p, err);
     if (rc == MG_OK && p)
+        rc = mg_backend_gate(mg_backend_of(w->m, p), err);
+    if (rc == MG_OK && p)
         rc = mg_attach_lock(w->pg, session, err);
     if (rc < 0 || !p)
         return rc;
@@ -399,8 +410,8 @@ static mg_rc same_intent(const struct work *w, const struct mg_intent *in, struc
 {
     if (w->settling || (mg_sv_eqz(in->provider, w->m->opts.backend->name) && mg_sv_eq(in->spec_hash, w->spec.hash)))
         return MG_OK;
-    return mg_err_set(
-        err, MG_EUNAVAIL,
+    return mg_err_code(
+        err, MG_EUNAVAIL, "backend_busy",
         "the session's sandbox is being made by backend '%.*s' with another specification; it is finished "
         "first, in at most %d s",
         MG_SV_ARG(in->provider), MG_SANDBOX_INTENT_GRACE_S);
@@ -419,6 +430,8 @@ static mg_rc begin_create(struct work *w, struct mg_sandbox **ret, struct mg_err
     bool bound = false;
     mg_rc rc = mg_spec_check(&w->spec, p, err);
     if (rc == MG_OK)
+        rc = mg_backend_gate(mg_backend_of(w->m, p), err);
+    if (rc == MG_OK)
         rc = mg_intent_begin(w->pg, w->a, &in, &bound, err);
     if (rc < 0)
         return rc;
@@ -433,6 +446,9 @@ static mg_rc acquire_locked(struct work *w, struct mg_sandbox **ret, struct mg_e
 {
     struct mg_sandbox *live = w->entry->live;
     if (live && !atomic_load(&live->gone)) {
+        mg_rc up = mg_sandbox_gate(live, err);
+        if (up < 0)
+            return up;
         live->refs++;
         *ret = live;
         return MG_OK;
@@ -513,16 +529,19 @@ mg_rc mg_sandbox_check(const struct mg_sandboxes *m, struct mg_sv env_config, st
     return rc < 0 || !m->opts.backend ? rc : mg_spec_check(&spec, m->opts.backend, err);
 }
 
+mg_rc mg_sandbox_gate(const struct mg_sandbox *box, struct mg_err *err)
+{
+    return mg_backend_gate(box->backend, err);
+}
+
+bool mg_sandbox_fresh(const struct mg_sandbox *box)
+{
+    return mg_backend_fresh(box->backend);
+}
+
 mg_rc mg_sandboxes_health(struct mg_sandboxes *m, struct mg_err *err)
 {
-    struct mg_plugin *p = m->opts.backend;
-    struct mg_err own = {0};
-    if (!p)
-        return MG_OK;
-    struct mango_call call = mg_plugin_call(in_ms(MG_SANDBOX_HEALTH_MS), NULL, &own);
-    struct mg_guard g = mg_guard_enter(p, MG_OP_HEALTH);
-    mg_rc rc = mg_plugin_rc(p, MG_OP_HEALTH, mg_guard_leave(&g, p->sandbox->health(p->ctx, &call)), &own);
-    return rc < 0 ? mg_err_set(err, MG_EUNAVAIL, "sandbox backend %s: %s", p->name, own.text) : MG_OK;
+    return m->opts.backend ? mg_backend_gate(mg_backend_of(m, m->opts.backend), err) : MG_OK;
 }
 
 /* ---- the end ---- */

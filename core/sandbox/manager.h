@@ -59,12 +59,18 @@ bool mg_sandbox_session_of(struct mg_sandboxes *m, struct mg_sv label, struct mg
  * environment's config (raw JSON). The calling turn's deadline does not matter: create and attach have limits of their
  * own and obey cancel.
  *
- * errors: MG_EGONE lost for good, terminal for the session's tools; MG_EUNAVAIL backend down, try later; MG_EDENIED a
- * label that is not ours; MG_ECONFLICT being deleted, or bound to a backend that is not loaded; MG_EINVAL a config that
+ * errors: MG_EGONE lost for good, terminal for the session's tools; MG_EUNAVAIL try later: code backend_down (or
+ * backend_busy: a create under another specification is under way), or another server attaches; MG_EDENIED a
+ * label that is not ours; MG_ECONFLICT being deleted, or with
+ * code backend_absent bound to a backend that cannot be loaded here; MG_EINVAL a config that
  * the backend cannot do. */
 mg_rc mg_sandbox_acquire(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id, struct mg_sv env_config,
                          struct mg_cancel *cancel, struct mg_sandbox **ret, struct mg_err *err) MG_MUSTCHECK;
 void mg_sandbox_release(struct mg_sandbox *box); /* NULL is fine. Free the mg_tools over it first */
+
+/* Whether the backend answers: MG_OK, or MG_EUNAVAIL with code backend_down. May ask it. */
+mg_rc mg_sandbox_gate(const struct mg_sandbox *box, struct mg_err *err) MG_MUSTCHECK;
+bool mg_sandbox_fresh(const struct mg_sandbox *box); /* it has answered just now: the gate would not ask */
 
 /* The table for mg_tools_new(mg_sandbox_ops(box), box). */
 const struct mg_tool_ops *mg_sandbox_ops(const struct mg_sandbox *box);

@@ -25,8 +25,8 @@ static const struct mg_stmt sql_expire = {
     "WITH gone AS (DELETE FROM nodes n WHERE n.lease_until < clock_timestamp() - $1::bigint * interval '1 millisecond'"
     " AND NOT EXISTS (SELECT 1 FROM session_state s WHERE s.turn_node = n.id) RETURNING 1) SELECT count(*) FROM gone"};
 static const struct mg_stmt sql_list = {
-    "node_list", "SELECT id, host, version, mg_us(started_at), mg_us(lease_until), lease_until > clock_timestamp()"
-                 " FROM nodes ORDER BY started_at, id"};
+    "node_list", "SELECT id, host, version, mg_us(started_at), mg_us(lease_until), lease_until > clock_timestamp(),"
+                 " array_to_string(backends, ' ') FROM nodes ORDER BY started_at, id"};
 
 static mg_rc lease(struct mg_pg *pg, const struct mg_stmt *st, const struct mg_sv *params, int n, int ttl_ms,
                    struct mg_node_lease *ret, struct mg_err *err)
@@ -76,6 +76,16 @@ mg_rc mg_node_expire(struct mg_pg *pg, int64_t keep_ms, int *ret_n, struct mg_er
     return rc;
 }
 
+static const struct mg_stmt sql_backends = {
+    "node_backends", "UPDATE nodes SET backends = $2 WHERE id = $1 AND backends IS DISTINCT FROM $2::text[]"};
+
+mg_rc mg_node_set_backends(struct mg_pg *pg, struct mg_arena *a, const struct mg_id *node, const struct mg_sv *rows,
+                           int n, struct mg_err *err)
+{
+    const struct mg_sv p[] = {mg_id_sv(node), mg_p_array(a, rows, (size_t)n)};
+    return mg_pg_exec(pg, &sql_backends, p, 2, NULL, err);
+}
+
 mg_rc mg_node_list(struct mg_pg *pg, struct mg_arena *a, struct mg_node_row **ret, int *ret_n, struct mg_err *err)
 {
     struct mg_res *r __attribute__((cleanup(mg_res_cleanup))) = NULL;
@@ -90,7 +100,8 @@ mg_rc mg_node_list(struct mg_pg *pg, struct mg_arena *a, struct mg_node_row **re
                                        .version = mg_arena_sv(a, mg_res_sv(r, i, 2)),
                                        .started_us = mg_res_time(r, i, 3),
                                        .lease_us = mg_res_time(r, i, 4),
-                                       .live = mg_res_bool(r, i, 5)};
+                                       .live = mg_res_bool(r, i, 5),
+                                       .backends = mg_arena_sv(a, mg_res_sv(r, i, 6))};
     }
     *ret = rows;
     *ret_n = n;

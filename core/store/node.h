@@ -22,8 +22,13 @@ mg_rc mg_node_delete(struct mg_pg *pg, const struct mg_id *node, struct mg_err *
 /* Deletes rows whose lease lapsed longer than keep_ms ago and that no turn names any more. ret_n may be NULL. */
 mg_rc mg_node_expire(struct mg_pg *pg, int64_t keep_ms, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 
+/* What the node has loaded: "NAME=STATE" each. Writes only what changes. */
+mg_rc mg_node_set_backends(struct mg_pg *pg, struct mg_arena *a, const struct mg_id *node, const struct mg_sv *rows,
+                           int n, struct mg_err *err) MG_MUSTCHECK;
+
 struct mg_node_row {
     struct mg_sv id, host, version;
+    struct mg_sv backends; /* "local=up docker=down" */
     int64_t started_us, lease_us;
     bool live;
 };

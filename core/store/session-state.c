@@ -147,6 +147,9 @@ static const struct mg_stmt SQL_CLAIM = {
     "WITH dead AS (SELECT session_id FROM session_state st WHERE (turn_step IN ('model', 'tools', 'backoff') OR "
     "busy_threads > 0) AND deleting_at IS NULL"
     " AND NOT EXISTS (SELECT 1 FROM nodes n WHERE n.id = st.turn_node AND n.lease_until > clock_timestamp())"
+    /* A sandbox that this node cannot reach is left to those that can. */
+    " AND NOT EXISTS (SELECT 1 FROM sandboxes b WHERE b.session_id = st.session_id AND b.lost_at IS NULL AND NOT EXISTS"
+    " (SELECT 1 FROM nodes me, unnest(me.backends) AS have WHERE me.id = $1 AND split_part(have, '=', 1) = b.provider))"
     " LIMIT $2::int FOR UPDATE SKIP LOCKED),"
     " sessions AS (UPDATE session_state st SET turn_node = $1, turn_epoch = turn_epoch + 1 FROM dead WHERE "
     "st.session_id = dead.session_id"

@@ -1,0 +1,88 @@
+/* A second backend beside `local`, with a service that can be stopped: while the file that its setting down_file names is there, nothing answers.
+ * Built by tests/e2e/test_backends.py from the sources of local. */
+#define mango_plugin_entry local_entry
+#include "plugins/local/plugin.c"
+#undef mango_plugin_entry
+
+static const struct mango_host *second_host;
+static char *down_file;
+
+static mango_status answers(const struct mango_call *call)
+{
+    if (!down_file || access(down_file, F_OK) < 0)
+        return MANGO_OK;
+    return second_host->err_set(second_host, call, MANGO_ERETRY, "connection refused", NULL, 0);
+}
+
+static mango_status second_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
+{
+    mango_status s = answers(call);
+    return s < 0 ? s : local_create(ctx, call, spec, ret);
+}
+
+static mango_status second_attach(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_sandbox_spec *spec,
+                                  struct mango_sandbox_ref *ret)
+{
+    mango_status s = answers(call);
+    return s < 0 ? s : local_attach(ctx, call, id, spec, ret);
+}
+
+static mango_status second_exec(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req,
+                                struct mango_exec_result *ret)
+{
+    mango_status s = answers(call);
+    return s < 0 ? s : local_exec(ctx, call, id, req, ret);
+}
+
+static mango_status second_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req,
+                                     mango_proc *ret)
+{
+    mango_status s = answers(call);
+    return s < 0 ? s : local_proc_open(ctx, call, id, req, ret);
+}
+
+static mango_status second_proc_write(void *ctx, const struct mango_call *call, mango_proc proc, struct mango_sv data)
+{
+    mango_status s = answers(call);
+    return s < 0 ? s : local_proc_write(ctx, call, proc, data);
+}
+
+static mango_status second_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)
+{
+    mango_status s = answers(call);
+    return s < 0 ? s : local_destroy(ctx, call, id, label);
+}
+
+static mango_status second_health(void *ctx, const struct mango_call *call)
+{
+    mango_status s = answers(call);
+    return s < 0 ? s : local_health(ctx, call);
+}
+
+static mango_status second_init(const struct mango_host *h, const struct mango_call *call, struct mango_sv config, void **ret_ctx)
+{
+    second_host = h;
+    down_file = setting(h, "down_file");
+    return local_init(h, call, config, ret_ctx);
+}
+
+static struct mango_sandbox_ops second_ops;
+static struct mango_plugin second;
+
+MANGO_EXPORT const struct mango_plugin *mango_plugin_entry(void)
+{
+    second = plugin;
+    second.name = "second";
+    second.summary = "local under another name, with a service that can be stopped";
+    second.init = second_init;
+    second.sandbox = &second_ops;
+    second_ops = ops;
+    second_ops.create = second_create;
+    second_ops.attach = second_attach;
+    second_ops.exec = second_exec;
+    second_ops.proc_open = second_proc_open;
+    second_ops.proc_write = second_proc_write;
+    second_ops.destroy = second_destroy;
+    second_ops.health = second_health;
+    return &second;
+}
