@@ -126,6 +126,7 @@ e2e_tests = \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
+	tests/e2e/test_plugin_services.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
@@ -215,6 +216,7 @@ EXTRA_DIST += \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
+	tests/e2e/test_plugin_services.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \

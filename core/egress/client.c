@@ -87,7 +87,9 @@ void mg_egress_accept(struct mg_egress *e, struct mg_egress_listener *l)
 {
     const int on = 1;
     for (int i = 0; i < ACCEPTS; i++) {
-        int fd = accept4(l->handle.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        struct sockaddr_storage peer;
+        socklen_t len = sizeof(peer);
+        int fd = accept4(l->handle.fd, (struct sockaddr *)&peer, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EMFILE || errno == ENFILE)) { /* it would be ready again and again: at the next sweep */
             mg_egress_watch(e, &l->handle, 0);
             e->resting = true;

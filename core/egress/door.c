@@ -63,7 +63,7 @@ static bool address_parse(const char *text, struct sockaddr_storage *ret, sockle
 
 static int port_of(int fd)
 {
-    struct sockaddr_storage sa;
+    struct sockaddr_storage sa = {0};
     struct sockaddr_in v4;
     struct sockaddr_in6 v6;
     socklen_t len = sizeof(sa);

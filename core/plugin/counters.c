@@ -11,9 +11,9 @@ static bool name_ok(const char *name)
     size_t i = 0;
     if (!name || name[0] < 'a' || name[0] > 'z')
         return false;
-    while (name[i] == '_' || (name[i] >= 'a' && name[i] <= 'z'))
+    while (i < MG_COUNTER_NAME_MAX && (name[i] == '_' || (name[i] >= 'a' && name[i] <= 'z')))
         i++;
-    return name[i] == '\0' && i < MG_COUNTER_NAME_MAX;
+    return i < MG_COUNTER_NAME_MAX && name[i] == '\0';
 }
 
 /* Among the first n. */

@@ -478,7 +478,7 @@ static void socks_takes_names_and_checks_them_alike(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         unsigned char request[300] = {5, (unsigned char)cases[i].command, 0, 3};
-        char got[16];
+        char got[16] = {0};
         mg_autofd int fd = dial_unix(LABEL);
         size_t n = strlen(cases[i].name);
         send_all(fd, "\5\2\0\2", 4);
@@ -860,7 +860,7 @@ static void socks_takes_the_credential_too(void **state)
     (void)state;
     struct mg_err err = {0};
     mg_auto(buf) struct mg_buf url = {0};
-    char hello[128] = "\1\40", got[16];
+    char hello[128] = "\1\40", got[16] = {0};
     assert_int_equal(door(egress, LABEL, usual, 3, "127.0.0.1:3128", &url, &err), MG_OK);
     memcpy(hello + 2, LABEL, 32);
     hello[34] = 32;
