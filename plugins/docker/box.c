@@ -334,7 +334,7 @@ mango_status docker_attach(void *ctx, const struct mango_call *call, struct mang
         return fail(d, call, MANGO_EDENIED, "the stored reference does not belong to this session");
     s = container_inspect(d, call, name, &c);
     if (s == MANGO_OK && !c.there)
-        return fail(d, call, MANGO_EGONE, "the container %s does not exist any more", name);
+        return fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", name);
     return s == MANGO_OK ? bind(d, call, spec, name, &c, true, ret) : s;
 }
 
@@ -351,9 +351,10 @@ static mango_status connect_box(struct box *b, const struct mango_call *call, st
     bool refused;
     s = container_inspect(d, call, b->id, &c);
     if (s == MANGO_OK && !c.there)
-        return fail(d, call, MANGO_EGONE, "the container %s does not exist any more", b->id);
+        return fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", b->id);
     if (s == MANGO_OK && strcmp(c.identity, b->identity) != 0)
-        return fail(d, call, MANGO_EGONE, "the container %s is another one than the session's", b->id);
+        return fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s is another one than the session's",
+                    b->id);
     if (s == MANGO_OK)
         s = volume_check(d, call, b->id, b->identity);
     if (s == MANGO_OK)

@@ -51,11 +51,11 @@ mango_status volume_check(const struct docker *d, const struct mango_call *call,
     const struct engine_req req = {.method = "GET", .path = path, .control = true};
     mango_status s = engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status == 404)
-        s = fail(d, call, MANGO_EGONE, "the workspace's volume %s does not exist any more", name);
+        s = fail(d, call, MANGO_EGONE, "the workspace is lost: its volume %s does not exist any more", name);
     else if (s == MANGO_OK && r.status != 200)
         s = engine_fail(d, call, &r, "look at the workspace's volume");
     else if (s == MANGO_OK && !json_is(engine_body(d, &r), "Labels/io.mango.identity", identity))
-        s = fail(d, call, MANGO_EGONE, "the workspace's volume %s is another one than the session's", name);
+        s = fail(d, call, MANGO_EGONE, "the workspace is lost: the volume %s is another one than the session's", name);
     engine_free(d, &r);
     return s;
 }

@@ -39,6 +39,18 @@ static bool make_url(const struct docker *d, const char *path, char url[URL_MAX]
     return n > 0 && n < URL_MAX;
 }
 
+/* The host's words name no place. */
+static mango_status unreachable(const struct docker *d, const struct mango_call *call, mango_status s, uint32_t flags)
+{
+    if (s != MANGO_ERETRY)
+        return s;
+    const char *scheme = d->at.socket ? "unix://" : "", *place = d->at.socket ? d->at.socket : d->at.base;
+    if (flags & MANGO_HTTP_RES_SENT)
+        return fail(d, call, s, "the Docker Engine at %s%s broke the connection off", scheme, place);
+    return fail(d, call, s, "the Docker Engine at %s%s cannot be reached; is it running, and is DOCKER_HOST right?",
+                scheme, place);
+}
+
 mango_status engine_call(const struct docker *d, const struct mango_call *call, const struct engine_req *req,
                          struct engine_res *ret)
 {
@@ -66,7 +78,7 @@ mango_status engine_call(const struct docker *d, const struct mango_call *call, 
         .struct_size = sizeof(res), .body = req->sink ? NULL : ret->body, .sink = req->sink, .sink_ctx = req->sink_ctx};
     mango_status s = d->host->http_call(d->host, &own, &h, &res);
     ret->status = res.status;
-    return s;
+    return unreachable(d, call, s, res.flags);
 }
 
 void engine_free(const struct docker *d, struct engine_res *r)
@@ -128,7 +140,7 @@ mango_status engine_hijack(const struct docker *d, const struct mango_call *call
     struct mango_http_res res = {.struct_size = sizeof(res), .body = r->body};
     mango_status s = d->host->conn_open(d->host, &own, &h, &res, ret);
     r->status = res.status;
-    return s;
+    return unreachable(d, call, s, res.flags);
 }
 
 /* ---- who is there ---- */
@@ -158,7 +170,7 @@ mango_status engine_hello(struct docker *d, const struct mango_call *call)
     mango_status s = make_url(d, "/_ping", url) ? MANGO_OK : MANGO_EINVALID;
     if (s == MANGO_OK) {
         fill(d, &h, "GET", url);
-        s = d->host->http_call(d->host, &own, &h, &res);
+        s = unreachable(d, call, d->host->http_call(d->host, &own, &h, &res), res.flags);
     }
     r.status = res.status;
     if (s == MANGO_OK && res.status != 200)

@@ -395,7 +395,7 @@ static mango_status make_exec(const struct docker *d, const struct mango_call *c
     if (s == MANGO_OK && r.status == 409)
         s = MANGO_ENOENT; /* stopped or paused */
     else if (s == MANGO_OK && r.status == 404)
-        s = fail(d, call, MANGO_EGONE, "the container %s does not exist any more", container);
+        s = fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", container);
     else if (s == MANGO_OK && (r.status != 201 || !json_copy(engine_body(d, &r), "Id", ret_id, 80)))
         s = engine_fail(d, call, &r, "start mango-box in the container");
     engine_free(d, &r);

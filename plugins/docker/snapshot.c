@@ -22,7 +22,7 @@ static mango_status set_paused(struct docker *d, const struct mango_call *call, 
         return s;
     s = container_inspect(d, call, b->id, &c);
     if (s == MANGO_OK && !c.there)
-        s = fail(d, call, MANGO_EGONE, "the container %s does not exist any more", b->id);
+        s = fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", b->id);
     else if (s == MANGO_OK && c.paused != paused && (c.running || !paused))
         s = paused ? container_pause(d, call, b->id) : c.paused ? container_unpause(d, call, b->id) : MANGO_OK;
     if (s == MANGO_OK) {
@@ -121,7 +121,7 @@ mango_status docker_snapshot(void *ctx, const struct mango_call *call, struct ma
     snprintf(name, sizeof(name), SNAPSHOT_REPO ":%s", digits);
     s = container_inspect(d, call, b->id, &c);
     if (s == MANGO_OK && !c.there)
-        s = fail(d, call, MANGO_EGONE, "the container %s does not exist any more", b->id);
+        s = fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", b->id);
     if (s == MANGO_OK)
         s = template_make(d, call, c.image, template);
     if (s == MANGO_OK)

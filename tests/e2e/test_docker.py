@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from harness import BUILD, SRC, FakeModel, Mangod, main, wait_for
+from harness import SRC, Mangod, main, wait_for
 from sandbox import ECANCELED, EDENIED, EGONE, OK, Driver, label
 
 if not os.environ.get("MANGO_TEST_DOCKER"):
@@ -43,6 +43,14 @@ def host_processes(marker):
         if any(marker.encode() in w for w in words) and int(pid) != os.getpid():
             found.append(int(pid))
     return found
+
+
+def kill_engine():
+    """docker-run starts it again."""
+    socket_path = os.environ["DOCKER_HOST"].removeprefix("unix://")
+    pids = [p for p in host_processes(f"unix://{socket_path}") if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "dockerd"]
+    assert len(pids) == 1, pids
+    os.kill(pids[0], signal.SIGKILL)
 
 
 class Boxes(unittest.TestCase):
@@ -317,17 +325,11 @@ class Life(Boxes):
 
 @unittest.skipUnless(OWN, "killing the Engine needs one of our own")
 class EngineDies(Boxes):
-    def kill_engine(self):
-        socket_path = os.environ["DOCKER_HOST"].removeprefix("unix://")
-        pids = [p for p in host_processes(f"unix://{socket_path}") if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "dockerd"]
-        self.assertEqual(len(pids), 1)
-        os.kill(pids[0], signal.SIGKILL)
-
     def test_kill_9_in_the_middle_of_a_command(self):
         self.d.ok("write", self.box, "kept", "content")
         n = self.d.send("exec", self.box, 60000, 0, "sleep 7307.25", "")
         wait_for("the command", lambda: host_processes("7307.25"))
-        self.kill_engine()
+        kill_engine()
         done = self.d.wait(n, 30)
         self.assertTrue(done["unknown"] or done["status"] < 0, done)
         self.assertFalse(done["exited"])
@@ -340,7 +342,7 @@ class EngineDies(Boxes):
         boxes = [label() for _ in range(4)]
         calls = [self.d.send("create", b, self.d.owner, "none", 0, 0, 0, 0) for b in boxes]
         time.sleep(0.15)  # somewhere in the middle: where does not matter
-        self.kill_engine()
+        kill_engine()
         for n in calls:
             self.d.wait(n)
         wait_for("the Engine", lambda: self.d.call("health")["status"] == OK, 60)
@@ -350,13 +352,79 @@ class EngineDies(Boxes):
         self.assertEqual(sorted(listed), sorted(boxes + [self.box]))
         calls = [self.d.send("destroy", b) for b in boxes]
         time.sleep(0.1)
-        self.kill_engine()
+        kill_engine()
         for n in calls:
             self.d.wait(n)
         wait_for("the Engine", lambda: self.d.call("health")["status"] == OK, 60)
         for b in boxes:
             wait_for("the destroy", lambda b=b: self.d.call("destroy", b)["status"] == OK, 60)
         self.assertEqual([n for n in left() if n[6:] in boxes], [])
+
+
+class Server(unittest.TestCase):
+    """MANGO_SANDBOX=docker mangod."""
+
+    env = {"DOCKER_HOST": os.environ["DOCKER_HOST"], "MANGO_DOCKER_IMAGE": os.environ["MANGO_DOCKER_IMAGE"], "MANGO_NODE_TTL": "2s"}
+
+    def run_in(self, m, session, command):
+        """What the command printed, run by the session's bash tool through a whole turn."""
+        seen = len(m.client.events(session))
+        m.client.say(session, "run: " + command)
+
+        def ended():
+            events = m.client.events(session)[seen:]
+            return events if events and events[-1]["type"] == "session.status_idle" else None
+
+        events = wait_for(f"the turn with `{command}`", ended, timeout=90)
+        result = next(e for e in events if e["type"] == "agent.tool_result")
+        return "".join(b.get("text", "") for b in result["content"])
+
+    def test_a_session_survives_kill_9_of_the_server_and_leaves_nothing_when_deleted(self):
+        before = left()
+        with Mangod(sandbox="docker", env=self.env) as m:
+            session = m.client.new_session()["id"]
+            self.assertEqual(left(), before, "nothing is made before the first tool call")
+            self.assertIn("10001", self.run_in(m, session, "id -u; echo of this session > kept.txt"))
+            mine = [n for n in left() if n not in before]
+            self.assertEqual(len(mine), 2, "one container and one volume")
+            self.assertNotIn(session.removeprefix("sesn_")[:8], " ".join(mine))
+            m.kill()
+            m.process.end()
+            m.start()
+            self.assertIn("of this session", self.run_in(m, session, "cat kept.txt"))
+            self.assertEqual([n for n in left() if n not in before], mine)
+            m.client.delete(f"/v1/sessions/{session}")
+            wait_for("container and volume to be gone", lambda: left() == before, 60)
+
+    def test_case_50_a_container_that_was_replaced_is_a_lost_workspace(self):
+        with Mangod(sandbox="docker", env=self.env) as m:
+            before = left()
+            session = m.client.new_session()["id"]
+            self.run_in(m, session, "echo x > kept.txt")
+            name = next(n for n in left() if n not in before)
+            docker("rm", "-f", name)
+            docker("volume", "rm", name)
+            m.restart()
+            self.assertIn("lost", self.run_in(m, session, "ls -A").lower())
+            self.assertEqual(left(), before, "no empty replacement")
+            m.client.delete(f"/v1/sessions/{session}")
+
+    def test_case_63_without_an_engine_the_server_does_not_start(self):
+        env = {**self.env, "DOCKER_HOST": "unix:///tmp/no-such-socket"}
+        with Mangod(sandbox="docker", env=env, start=False) as m:
+            m.start(wait=False)
+            self.assertEqual(m.process.wait(60), 78)
+            self.assertIn("/tmp/no-such-socket", m.process.log())
+
+    @unittest.skipUnless(OWN, "stopping the Engine needs one of our own")
+    def test_case_62_a_session_goes_on_when_a_killed_engine_is_back(self):
+        with Mangod(sandbox="docker", env=self.env) as m:
+            session = m.client.new_session()["id"]
+            self.run_in(m, session, "echo x > kept.txt")
+            kill_engine()
+            self.assertEqual(m.client.get(f"/v1/sessions/{session}")["id"], session)
+            wait_for("the session to go on", lambda: "x" in self.run_in(m, session, "cat kept.txt"), 60)
+            m.client.delete(f"/v1/sessions/{session}")
 
 
 if __name__ == "__main__":
