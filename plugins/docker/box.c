@@ -6,6 +6,7 @@
 
 #include "common/json.h"
 #include "docker/docker.h"
+#include "docker/egress.h"
 #include "docker/mux-client.h"
 
 /* Making, finding and ending sandboxes, and the table of the live ones. */
@@ -123,8 +124,14 @@ static struct box *take(struct docker *d, struct mango_sv id)
 
 static bool fill_env(struct box *b, const struct mango_sandbox_spec *spec)
 {
-    uint64_t n = spec->n_env < ENV_MAX ? spec->n_env : ENV_MAX;
-    b->env = calloc(n + 1, sizeof(*b->env));
+    uint64_t n = spec->n_env < ENV_MAX ? spec->n_env : ENV_MAX, more = 0;
+    while (b->limited && egress_env[more])
+        more++;
+    b->env = calloc(n + more + 1, sizeof(*b->env));
+    for (uint64_t i = 0; b->env && i < more; i++) {
+        if (!(b->env[n + i] = strdup(egress_env[i])))
+            return false;
+    }
     for (uint64_t i = 0; b->env && i < n; i++) {
         if (!(b->env[i] = sv_dup(spec->env[i])))
             return false;
@@ -138,7 +145,7 @@ static struct box *box_new(struct docker *d, const struct mango_sandbox_spec *sp
     struct box *b = calloc(1, sizeof(*b));
     if (!b)
         return NULL;
-    *b = (struct box){.docker = d, .refs = 1};
+    *b = (struct box){.docker = d, .refs = 1, .limited = c->door};
     pthread_mutex_init(&b->start, NULL);
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->quiet, NULL);
@@ -201,9 +208,6 @@ static mango_status check_spec(const struct docker *d, const struct mango_call *
 {
     if (!label_ok(spec->label) || (spec->owner.len != 0 && !label_ok(spec->owner)))
         return fail(d, call, MANGO_EINVALID, "label and owner must be %d lowercase hex digits", LABEL_LEN);
-    if (spec->network && spec->network->mode == MANGO_NET_LIMITED)
-        return fail(d, call, MANGO_EUNSUPPORTED,
-                    "the docker backend cannot limit the network to a list of hosts yet; use none or unrestricted");
     if (spec->workdir.len >= ROOT_MAX ||
         (spec->workdir.len > 0 && (spec->workdir.len < 2 || spec->workdir.ptr[0] != '/')))
         return fail(d, call, MANGO_EINVALID, "the workspace must be an absolute path of at most %d bytes, and not /",
@@ -217,11 +221,17 @@ static mango_status check_spec(const struct docker *d, const struct mango_call *
 }
 
 static mango_status verify(const struct docker *d, const struct mango_call *call, const char *name,
-                           struct mango_sv label, const struct container *c)
+                           const struct mango_sandbox_spec *spec, const struct container *c)
 {
-    if (!sv_is(label, c->label) || !c->root[0])
+    if (!sv_is(spec->label, c->label) || !c->root[0])
         return fail(d, call, MANGO_EDENIED, "the container %s exists and does not belong to this session", name);
-    return volume_check(d, call, name, c->identity);
+    if (c->open_network && spec->network && spec->network->mode != MANGO_NET_OPEN)
+        return fail(d, call, MANGO_EDENIED, "the container %s has an open network, and the environment allows none",
+                    name);
+    mango_status s = volume_check(d, call, name, c->identity);
+    return s == MANGO_OK && c->door && spec->network && spec->network->mode == MANGO_NET_LIMITED
+               ? egress_open(d, call, spec->label, spec->network, NULL)
+               : s;
 }
 
 static mango_status wake(const struct docker *d, const struct mango_call *call, const char *name,
@@ -255,7 +265,7 @@ static mango_status bind(struct docker *d, const struct mango_call *call, const 
                          const char *name, const struct container *c, bool found, struct mango_sandbox_ref *ret)
 {
     bool refused = false;
-    mango_status s = verify(d, call, name, spec->label, c);
+    mango_status s = verify(d, call, name, spec, c);
     if (s == MANGO_OK)
         s = wake(d, call, name, c, &refused);
     if (refused && found)
@@ -460,7 +470,10 @@ mango_status docker_destroy(void *ctx, const struct mango_call *call, struct man
     if (id.len > 0 && !sv_is(id, name))
         return fail(d, call, MANGO_EDENIED, "the stored reference does not belong to this session");
     (void)docker_detach(d, call, sv_z(name));
-    return container_remove(d, &own, name, label);
+    mango_status s = container_remove(d, &own, name, label);
+    if (s == MANGO_OK)
+        egress_close(d, label);
+    return s;
 }
 
 /* ---- orphans ---- */

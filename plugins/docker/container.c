@@ -5,6 +5,8 @@
 
 #include "common/json.h"
 #include "docker/docker.h"
+#include "docker/egress.h"
+#include "docker/mux.h"
 
 /* The container and the volume of one sandbox: what they are made like, and how they are found and removed. */
 
@@ -32,6 +34,8 @@ mango_status container_inspect(const struct docker *d, const struct mango_call *
         ret->there = true;
         ret->running = json_true(doc, "State/Running");
         ret->paused = json_true(doc, "State/Paused");
+        ret->open_network = !json_is(doc, "HostConfig/NetworkMode", "none");
+        ret->door = json_is(doc, "Config/Labels/io.mango.door", "true");
         (void)json_copy(doc, "Image", ret->image, sizeof(ret->image));
         (void)json_copy(doc, "Config/Labels/io.mango.label", ret->label, sizeof(ret->label));
         (void)json_copy(doc, "Config/Labels/io.mango.identity", ret->identity, sizeof(ret->identity));
@@ -62,9 +66,15 @@ mango_status volume_check(const struct docker *d, const struct mango_call *call,
 
 /* ---- making ---- */
 
+static bool is_limited(const struct mango_sandbox_spec *spec)
+{
+    return spec->network && spec->network->mode == MANGO_NET_LIMITED;
+}
+
 static void put_labels(struct text *t, const struct mango_sandbox_spec *spec, const char *identity, const char *root)
 {
-    text_add(t, "\"Labels\":{\"io.mango.managed\":\"true\",\"io.mango.label\":");
+    text_printf(t, "\"Labels\":{\"io.mango.door\":\"%s\",", is_limited(spec) ? "true" : "false");
+    text_add(t, "\"io.mango.managed\":\"true\",\"io.mango.label\":");
     text_json(t, spec->label);
     text_add(t, ",\"io.mango.owner\":");
     text_json(t, spec->owner);
@@ -115,20 +125,27 @@ static mango_status make_volume(const struct docker *d, const struct mango_call 
     return s;
 }
 
-static void put_mounts(struct text *t, const struct mango_sandbox_spec *spec, const char *name, const char *root)
+static void put_bind(struct text *t, struct mango_sv source, struct mango_sv target)
+{
+    text_add(t, ",{\"Type\":\"bind\",\"ReadOnly\":true,\"BindOptions\":{\"Propagation\":\"rprivate\"},\"Source\":");
+    text_json(t, source);
+    text_add(t, ",\"Target\":");
+    text_json(t, target);
+    text_add(t, "}");
+}
+
+static void put_mounts(struct text *t, const struct mango_sandbox_spec *spec, const char *name, const char *root,
+                       struct mango_sv door)
 {
     text_add(t, "\"Mounts\":[{\"Type\":\"volume\",\"Source\":");
     text_jsonz(t, name);
     text_add(t, ",\"Target\":");
     text_jsonz(t, root);
     text_add(t, "}");
-    for (uint64_t i = 0; i < spec->n_mounts; i++) {
-        text_add(t, ",{\"Type\":\"bind\",\"ReadOnly\":true,\"BindOptions\":{\"Propagation\":\"rprivate\"},\"Source\":");
-        text_json(t, spec->mounts[i].source);
-        text_add(t, ",\"Target\":");
-        text_json(t, spec->mounts[i].target);
-        text_add(t, "}");
-    }
+    for (uint64_t i = 0; i < spec->n_mounts; i++)
+        put_bind(t, spec->mounts[i].source, spec->mounts[i].target);
+    if (door.len > 0)
+        put_bind(t, door, sv_z(EGRESS_DIR));
     text_add(t, "]");
 }
 
@@ -150,7 +167,8 @@ static void put_limits(struct text *t, const struct docker *d, const struct mang
 }
 
 static void put_container(struct text *t, const struct docker *d, const struct mango_sandbox_spec *spec,
-                          const char *image, const char *name, const char *root, const char *identity)
+                          const char *image, const char *name, const char *root, const char *identity,
+                          struct mango_sv door)
 {
     bool open = spec->network && spec->network->mode == MANGO_NET_OPEN;
     text_add(t, "{\"Image\":");
@@ -177,7 +195,7 @@ static void put_container(struct text *t, const struct docker *d, const struct m
         text_add(t, ",");
     }
     put_limits(t, d, spec);
-    put_mounts(t, spec, name, root);
+    put_mounts(t, spec, name, root, door);
     text_add(t, "}}");
     t->bad |= home.bad;
 }
@@ -202,6 +220,13 @@ static mango_status post_container(const struct docker *d, const struct mango_ca
 
 static mango_status drop_volume(const struct docker *d, const struct mango_call *call, const char *name);
 
+static void undo_volume(const struct docker *d, const char *name)
+{
+    const struct mango_call own = {.struct_size = sizeof(own),
+                                   .deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000)};
+    (void)drop_volume(d, &own, name);
+}
+
 mango_status container_make(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                             const char *name, const char *root, bool *ret_lost)
 {
@@ -220,7 +245,13 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
         s = make_volume(d, call, spec, name, root, identity, &new_volume);
     if (s < 0)
         return s;
-    put_container(&body, d, spec, child, name, root, identity);
+    text_auto struct text door = {0};
+    if (is_limited(spec) && (s = egress_open(d, call, spec->label, spec->network, &door)) < 0) {
+        if (new_volume)
+            undo_volume(d, name);
+        return s;
+    }
+    put_container(&body, d, spec, child, name, root, identity, text_view(&door));
     if (body.bad)
         return fail(d, call, MANGO_ERETRY, "out of memory");
     s = post_container(d, call, text_view(&body), name, &status);
@@ -232,10 +263,7 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
     *ret_lost = s == MANGO_OK && status == 409;
     /* A definite refusal leaves nothing behind. */
     if (s < 0 && status >= 400 && new_volume)
-        (void)drop_volume(d,
-                          &(struct mango_call){.struct_size = sizeof(struct mango_call),
-                                               .deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000)},
-                          name);
+        undo_volume(d, name);
     return s == MANGO_ENOENT ? MANGO_ERETRY : s;
 }
 

@@ -70,6 +70,7 @@ struct box {
     unsigned busy;         /* calls in flight */
     bool dying;
     bool paused;
+    bool limited; /* has a door of the filtering proxy; does not change */
 };
 
 /* ---- util.c ---- */
@@ -135,6 +136,8 @@ mango_status image_commit(const struct docker *d, const struct mango_call *call,
 struct container {
     bool there, running, paused;
     char image[TAG_MAX]; /* its Id */
+    bool open_network;   /* any but none */
+    bool door;           /* the filtering proxy's folder is mounted */
     char label[LABEL_LEN + 1], identity[IDENTITY_LEN + 1];
     char root[ROOT_MAX];
 };

@@ -11,6 +11,8 @@ plugins_docker_docker_la_SOURCES = \
 	plugins/docker/demux.c \
 	plugins/docker/demux.h \
 	plugins/docker/docker.h \
+	plugins/docker/egress.c \
+	plugins/docker/egress.h \
 	plugins/docker/endpoint.c \
 	plugins/docker/endpoint.h \
 	plugins/docker/engine.c \
@@ -50,6 +52,7 @@ plugins_docker_mango_box_SOURCES = \
 	plugins/docker/box/file.c \
 	plugins/docker/box/main.c \
 	plugins/docker/box/pack.c \
+	plugins/docker/box/relay.c \
 	plugins/docker/box/serve.c
 
 plugins_docker_mango_box_CPPFLAGS = $(PLUGIN_CPPFLAGS)

@@ -10,6 +10,7 @@
 
 #include "docker/archive.h"
 #include "docker/docker.h"
+#include "docker/egress.h"
 #include "docker/mux-client.h"
 
 #ifndef MANGO_LIBEXECDIR
@@ -250,6 +251,7 @@ static const struct mango_sandbox_ops ops = {
     .snapshot = docker_snapshot,
     .snapshot_delete = docker_snapshot_delete,
     .fork = docker_fork,
+    .set_network = docker_set_network,
     .archive_in = docker_archive_in,
     .archive_out = docker_archive_out,
 };
@@ -262,8 +264,8 @@ static const struct mango_plugin plugin = {
     .license = "Apache-2.0",
     .summary = "one hardened container and volume per session, over the Docker Engine API",
     .caps = MANGO_CAP_LIST_OWNED | MANGO_CAP_PROC | MANGO_CAP_PAUSE | MANGO_CAP_SNAPSHOT | MANGO_CAP_FORK |
-            MANGO_CAP_ARCHIVES | MANGO_CAP_MOUNTS_RO | MANGO_CAP_LIMITS | MANGO_CAP_DURABLE_WORKSPACE |
-            MANGO_CAP_CONCURRENT_EXEC | MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK,
+            MANGO_CAP_ARCHIVES | MANGO_CAP_EGRESS_LIMITED | MANGO_CAP_MOUNTS_RO | MANGO_CAP_LIMITS |
+            MANGO_CAP_DURABLE_WORKSPACE | MANGO_CAP_CONCURRENT_EXEC | MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK,
     .required_host = MANGO_HOST_HTTP | MANGO_HOST_UPGRADE,
     .init = docker_init,
     .fini = docker_fini,

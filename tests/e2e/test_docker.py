@@ -1,10 +1,12 @@
 """The sandbox `docker` on a real Engine, which tests/support/docker-run starts."""
+import http.server
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -51,6 +53,16 @@ def kill_engine():
     pids = [p for p in host_processes(f"unix://{socket_path}") if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "dockerd"]
     assert len(pids) == 1, pids
     os.kill(pids[0], signal.SIGKILL)
+
+
+class Hello(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello from outside\n")
+
+    def log_message(self, *_):
+        pass
 
 
 class Boxes(unittest.TestCase):
@@ -321,6 +333,37 @@ class Life(Boxes):
         self.d.ok("destroy", self.box)
         done = self.d.wait(n, 20)
         self.assertTrue(done["status"] == EGONE or done["unknown"], done)
+
+
+class Limited(unittest.TestCase):
+    """A network limited to a list of hosts: no network at all, and one door of the server's filtering proxy."""
+
+    GET = "exec 3<>/dev/tcp/127.0.0.1/3128; printf 'GET http://{0}/ HTTP/1.1\\r\\nHost: {0}\\r\\nConnection: close\\r\\n\\r\\n' >&3; cat <&3"
+
+    def get(self, d, box, host):
+        return d.sh(box, f'bash -c "{self.GET.format(host)}"', limit_ms=20000)["out"]
+
+    def test_case_95_only_what_is_allowed_is_reached(self):
+        with tempfile.TemporaryDirectory(prefix="mango-egress.", dir="/tmp") as state, http.server.ThreadingHTTPServer(
+            ("127.0.0.1", 0), Hello
+        ) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            port, box = server.server_address[1], label()
+            env = {"MANGO_STATE_DIR": state, "MANGO_EGRESS_NETWORKS": "127.0.0.0/8,::1/128"}
+            with Driver("docker", env) as d:
+                d.create(box, network=f"limited=localhost:{port}")
+                self.assertIn("hello from outside", self.get(d, box, f"localhost:{port}"))
+                self.assertEqual(d.out(box, "env | grep -c -i _proxy="), "8")
+                for other in ("example.invalid", "localhost:1", f"127.0.0.1:{port}", "169.254.169.254"):
+                    self.assertNotIn("hello", self.get(d, box, other), other)
+                self.assertNotEqual(d.sh(box, f"timeout 3 bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}'")["code"], 0)
+                self.assertEqual(d.out(box, "grep -c : /proc/net/dev"), "1")
+                self.assertNotEqual(d.sh(box, "echo x >/.mango-egress/x || rm /.mango-egress/proxy.sock")["code"], 0)
+            with Driver("docker", env) as d:  # after a restart of the server
+                self.assertEqual(d.call("attach", box, label())["status"], OK)
+                d.ok("destroy", box)
+                self.assertEqual([n for n in left() if box in n], [])
+            server.shutdown()
 
 
 @unittest.skipUnless(OWN, "killing the Engine needs one of our own")

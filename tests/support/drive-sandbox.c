@@ -28,6 +28,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "egress/service.h"
 #include "json/write.h"
 #include "plugin/net.h"
 #include "plugin/plugin.h"
@@ -111,6 +112,35 @@ static void id_of(const char *label, char out[1100])
             (void)snprintf(out, 1100, "%s", boxes[i].id);
     }
     pthread_mutex_unlock(&lock);
+}
+
+/* ---- the filtering proxy: with MANGO_STATE_DIR, where its doors are ---- */
+
+static struct mg_egress *egress;
+
+static mango_status egress_open(void *ctx, const struct mango_call *call, const struct mango_egress_req *req,
+                                struct mango_egress *ret)
+{
+    (void)ctx;
+    return mg_egress_service_open(egress, mg_sv_n("", 0), call, req, ret);
+}
+
+static void egress_close(void *ctx, struct mango_sv label)
+{
+    (void)ctx;
+    mg_egress_door_close(egress, mg_sv_n(label.ptr, label.len));
+}
+
+static mg_rc start_egress(struct mg_plugin_services *services, struct mg_err *err)
+{
+    struct mg_egress_opts o = {.state_dir = getenv("MANGO_STATE_DIR")};
+    const char *networks = getenv("MANGO_EGRESS_NETWORKS");
+    if (!o.state_dir)
+        return MG_OK;
+    services->egress_open = egress_open;
+    services->egress_close = egress_close;
+    mg_rc rc = mg_egress_networks_parse(mg_sv_of(networks ? networks : ""), &o.networks, err);
+    return rc < 0 ? rc : mg_egress_open(&o, &egress, err);
 }
 
 /* ---- operations; each returns the status and writes members of its own ---- */
@@ -529,7 +559,8 @@ int main(int argc, char **argv)
                                      .variable = "drive-sandbox",
                                      .kind = MANGO_KIND_SANDBOX,
                                      .services = &services};
-    if (mg_plugin_net_open(&net, &services.net, &err) < 0 || mg_plugin_open(&l, &plugin, &err) < 0) {
+    if (mg_plugin_net_open(&net, &services.net, &err) < 0 || start_egress(&services, &err) < 0 ||
+        mg_plugin_open(&l, &plugin, &err) < 0) {
         fprintf(stderr, "drive-sandbox: %s\n", err.text);
         return 1;
     }
