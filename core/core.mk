@@ -95,6 +95,8 @@ libcore_la_SOURCES = \
 	core/domain/thread.h \
 	core/domain/usage.c \
 	core/domain/usage.h \
+	core/domain/web-tools.c \
+	core/domain/web-tools.h \
 	core/egress/audit.c \
 	core/egress/client.c \
 	core/egress/dial.c \
@@ -111,8 +113,6 @@ libcore_la_SOURCES = \
 	core/egress/service.c \
 	core/egress/service.h \
 	core/egress/socks.c \
-	core/domain/web-tools.c \
-	core/domain/web-tools.h \
 	core/events/hub.c \
 	core/events/hub.h \
 	core/events/notify.c \
@@ -250,6 +250,8 @@ libcore_la_SOURCES = \
 	core/run/engine-internal.h \
 	core/run/engine.c \
 	core/run/engine.h \
+	core/run/gate.c \
+	core/run/gate.h \
 	core/run/mcp-call.c \
 	core/run/mcp-link.c \
 	core/run/mcp-list.c \
@@ -258,6 +260,7 @@ libcore_la_SOURCES = \
 	core/run/mcp-work.h \
 	core/run/mcp.h \
 	core/run/overdue.c \
+	core/run/pace.c \
 	core/run/preview.c \
 	core/run/remedy.c \
 	core/run/remedy.h \
@@ -316,10 +319,10 @@ libcore_la_SOURCES = \
 	core/service/roster.h \
 	core/service/session.c \
 	core/service/session.h \
-	core/service/unwedge.c \
-	core/service/unwedge.h \
 	core/service/thread.c \
 	core/service/thread.h \
+	core/service/unwedge.c \
+	core/service/unwedge.h \
 	core/store/agent.c \
 	core/store/agent.h \
 	core/store/api-key.c \

@@ -12,4 +12,5 @@ dist_doc_DATA += \
 	docs/performance.md \
 	docs/plugins.md \
 	docs/security.md \
+	docs/semantics.md \
 	docs/workers.md

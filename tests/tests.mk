@@ -43,6 +43,7 @@ unit_tests = \
 	tests/unit/test-environment-body$(EXEEXT) \
 	tests/unit/test-err$(EXEEXT) \
 	tests/unit/test-event-draft$(EXEEXT) \
+	tests/unit/test-gate$(EXEEXT) \
 	tests/unit/test-hash$(EXEEXT) \
 	tests/unit/test-http$(EXEEXT) \
 	tests/unit/test-hub$(EXEEXT) \
@@ -130,11 +131,13 @@ e2e_tests = \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
+	tests/e2e/test_retries.py \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
-	tests/e2e/test_turn_rules.py \
 	tests/e2e/test_threads.py \
+	tests/e2e/test_turn_rules.py \
+	tests/e2e/test_turn_states.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
 	tests/lib/test-symbols.sh \
@@ -220,11 +223,13 @@ EXTRA_DIST += \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
+	tests/e2e/test_retries.py \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
-	tests/e2e/test_turn_rules.py \
 	tests/e2e/test_threads.py \
+	tests/e2e/test_turn_rules.py \
+	tests/e2e/test_turn_states.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
 	tests/e2e/threads.py \

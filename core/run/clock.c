@@ -115,6 +115,8 @@ static uint64_t next_look(const struct mg_clock *c, uint64_t now)
     uint64_t at = now + 1000000000;
     if (c->timers && c->timers->due_ns < at)
         at = c->timers->due_ns;
+    uint64_t paced = mg_pace_next_ns(c->engine->pace);
+    at = paced < at ? paced : at;
     uint64_t fence = c->until_ns ? c->until_ns - fence_margin_ns(c->engine) : at;
     return fence < at ? fence : at;
 }
@@ -130,6 +132,7 @@ static void *clock_main(void *arg)
         bool fenced = lease_ends(c, now);
         pthread_mutex_unlock(&c->lock);
         fire(due);
+        mg_pace_go(c->engine->pace);
         if (fenced) {
             mg_log(MG_ERROR, "the node's lease could not be renewed in time: all turns of this node are stopped");
             mg_run_cancel_all(c->engine);
@@ -387,6 +390,14 @@ mg_rc mg_clock_start(struct mg_engine *e, struct mg_err *err)
     pthread_create(&c->clock_thread, NULL, clock_main, c);
     pthread_create(&c->lease_thread, NULL, lease_main, c);
     return MG_OK;
+}
+
+void mg_clock_look(struct mg_engine *e)
+{
+    struct mg_clock *c = e->clock;
+    pthread_mutex_lock(&c->lock);
+    pthread_cond_signal(&c->tick);
+    pthread_mutex_unlock(&c->lock);
 }
 
 void mg_clock_stop(struct mg_engine *e)

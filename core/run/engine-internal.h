@@ -58,14 +58,16 @@ struct mg_run {
     struct mg_tool_result call_result;
     mg_rc call_rc;
     struct mg_err call_err;
-    unsigned backend_waits; /* one after another */
-    bool gated;             /* the sandbox was found to answer, for the next call to start */
+    unsigned backend_waits;      /* one after another */
+    bool gated;                  /* the sandbox was found to answer, for the next call to start */
+    bool admitted;               /* the request in flight has its start (pace.c) */
     atomic_ullong busy_until_ns; /* deadline of what a tool or sandbox thread does for this run; 0: nothing */
 
     char failure[512]; /* why the turn is given up: semantics RT7's limit */
 };
 
 struct mg_clock;
+struct mg_pace;
 
 struct mg_engine {
     struct mg_engine_opts opts;
@@ -78,6 +80,7 @@ struct mg_engine {
     struct mg_map *boxes; /* thread id, or session id for the primary one -> struct mg_box; guarded by lock */
     struct mg_pool *steps, *tools, *sandbox, *mcp_threads;
     struct mg_clock *clock;
+    struct mg_pace *pace;
     struct mg_mcp_links *mcp;
     atomic_bool draining; /* no new step is started */
     atomic_int repairs;   /* stream repairs on their way through the hub's owner */
@@ -144,6 +147,15 @@ void mg_run_resume(struct mg_run *r, struct mg_pg *pg); /* goes on at the durabl
 /* ---- overdue.c ---- */
 void mg_runs_overdue(struct mg_engine *e); /* gives up what has not come back by its deadline; about every second */
 uint64_t mg_run_until(uint64_t ms);        /* the value of busy_until_ns for work that starts now */
+/* ---- pace.c: starts of model requests, while the endpoint says that it is overloaded ---- */
+struct mg_pace *mg_pace_new(void);
+void mg_pace_free(struct mg_pace *p); /* NULL is fine; no thread uses it any more */
+/* True: the run's request may go out. False: the run waits, and mg_run_request is called again when its start comes. */
+bool mg_pace_enter(struct mg_pace *p, struct mg_run *r) MG_MUSTCHECK;
+void mg_pace_answer(struct mg_pace *p, struct mg_run *r, enum mg_model_fail fail); /* of an admitted request */
+void mg_pace_go(struct mg_pace *p);          /* lets those go whose start has come */
+uint64_t mg_pace_next_ns(struct mg_pace *p); /* when the next start comes; UINT64_MAX: nobody waits */
+void mg_pace_metrics(struct mg_pace *p, struct mg_buf *out);
 /* ---- verify.c ---- */
 void mg_runs_verify(struct mg_engine *e, struct mg_pg *pg); /* stops what is no longer this node's */
 
@@ -165,6 +177,7 @@ void mg_box_drop_idle(struct mg_engine *e, uint64_t idle_ns); /* 0: all */
 
 /* ---- clock.c: the node's lease, timers, takeover ---- */
 mg_rc mg_clock_start(struct mg_engine *e, struct mg_err *err) MG_MUSTCHECK;
+void mg_clock_look(struct mg_engine *e); /* something of the clock's may be due earlier than it knows */
 void mg_clock_stop(struct mg_engine *e); /* joins its threads; timers may still be set */
 void mg_clock_free(struct mg_engine *e);
 

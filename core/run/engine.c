@@ -37,6 +37,7 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
     e->node = o->node;
     pthread_mutex_init(&e->lock, NULL);
     e->runs = mg_map_new();
+    e->pace = mg_pace_new();
     e->boxes = mg_map_new();
     e->mcp = mg_mcp_links_new(o->users, o->mcp_call_ms);
     e->steps =
@@ -141,6 +142,7 @@ void mg_engine_free(struct mg_engine *e)
     if (!e)
         return;
     mg_run_each(e, mg_run_unref);
+    mg_pace_free(e->pace);
     mg_map_free(e->runs);
     mg_map_free(e->boxes);
     mg_mcp_links_free(e->mcp);
@@ -331,6 +333,7 @@ void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out)
     for (size_t i = 0; i < sizeof(counters) / sizeof(counters[0]); i++)
         (void)mg_buf_printf(out, "# HELP %s %s\n# TYPE %s counter\n%s %lld\n", counters[i].name, counters[i].help,
                             counters[i].name, counters[i].name, counters[i].value);
+    mg_pace_metrics(e->pace, out);
     pthread_mutex_lock(&e->lock);
     size_t runs = e->n_runs, boxes = mg_map_len(e->boxes);
     pthread_mutex_unlock(&e->lock);

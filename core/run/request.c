@@ -42,6 +42,7 @@ static void on_done(void *ctx, struct mg_model_result *res)
     atomic_store(&r->model_call, 0);
     mg_model_result_free(r->result);
     r->result = res;
+    mg_pace_answer(e->pace, r, res->fail);
     bool summary = r->compacting && (res->fail == MG_MODEL_OK || res->fail == MG_MODEL_TOO_LARGE);
     mg_run_later(r, summary ? mg_run_compacted : mg_run_response);
     mg_run_unref(r);
@@ -84,6 +85,8 @@ void mg_run_request(struct mg_run *r, struct mg_pg *pg)
         mg_run_drop(r);
         return;
     }
+    if (!mg_pace_enter(e->pace, r))
+        return;
     mg_rc rc = prepare(r, pg, &body, &beta, &st, &err);
     if (rc < 0) {
         mg_run_failed(r, rc, &err, mg_run_request);

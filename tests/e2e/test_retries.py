@@ -1,9 +1,11 @@
 """Failures of the model endpoint: semantics RT1 to RT7 (docs/semantics.md). What each failure becomes is in test_model_turns.py, and that a back-off survives a
 restart."""
 import datetime
+import threading
 import unittest
 
-from harness import main
+from harness import FakeModel, Mangod, main, wait_for
+from rig import metrics
 from turns import IDLE, TERMINATED, TurnCase, fake, interrupt, message, of, reason, shown, types
 
 
@@ -90,6 +92,28 @@ class Retries(TurnCase):
         self.assertNotIn("\x07", shown_message)
         self.assertLessEqual(len(shown_message.encode()), 512)
         self.assertNotIn("\ufffd", shown_message)
+
+
+class Storm(unittest.TestCase):
+    def test_case_85_sessions_that_meet_an_overloaded_endpoint_at_once_share_a_pace_and_all_end_well(self):
+        """tests/unit/test-gate.c has the case at its full size, on a clock of its own; here sixty real sessions meet an endpoint that refuses each of them
+        once."""
+        with FakeModel(record=False) as model, Mangod(model_url=model.url) as m:
+            sids = [m.client.new_session(tools=False)["id"] for _ in range(60)]
+            threads = [threading.Thread(target=m.client.say, args=(sid, fake("@1 status 529 full", f"text {sid}"))) for sid in sids]
+            for t in threads:
+                t.start()
+            paced = wait_for("the endpoint's refusals set a pace", lambda: metrics(m.client)["mango_model_pace"])
+            self.assertGreaterEqual(paced, 2)
+            for t in threads:
+                t.join()
+            starts = []
+            for sid in sids:
+                events = wait_for("each session ends", lambda s=sid: (lambda ev: ev if ev[-1]["type"] == IDLE else None)(m.client.events(s)), 60)
+                self.assertEqual([shown(e) for e in of(events, "agent.message")], [sid])
+                self.assertEqual(reason(events[-1]), "end_turn")
+                starts += [at(e) for e in of(events, "agent.message")]
+            self.assertGreater(max(starts) - min(starts), 2, "the retries came all at once")
 
 
 if __name__ == "__main__":
