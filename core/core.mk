@@ -252,6 +252,7 @@ libcore_la_SOURCES = \
 	core/run/engine.h \
 	core/run/gate.c \
 	core/run/gate.h \
+	core/run/grader.c \
 	core/run/mcp-call.c \
 	core/run/mcp-link.c \
 	core/run/mcp-list.c \
@@ -259,6 +260,9 @@ libcore_la_SOURCES = \
 	core/run/mcp-tools.h \
 	core/run/mcp-work.h \
 	core/run/mcp.h \
+	core/run/ongoing.c \
+	core/run/outcome.c \
+	core/run/outcome.h \
 	core/run/overdue.c \
 	core/run/pace.c \
 	core/run/preview.c \
@@ -352,6 +356,8 @@ libcore_la_SOURCES = \
 	core/store/migrate.h \
 	core/store/node.c \
 	core/store/node.h \
+	core/store/outcome.c \
+	core/store/outcome.h \
 	core/store/pg-install.c \
 	core/store/pg-install.h \
 	core/store/pg-internal.h \

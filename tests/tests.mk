@@ -128,6 +128,7 @@ e2e_tests = \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_plugin_services.py \
+	tests/e2e/test_outcomes.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
@@ -220,6 +221,7 @@ EXTRA_DIST += \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_plugin_services.py \
+	tests/e2e/test_outcomes.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \

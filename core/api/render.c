@@ -82,7 +82,7 @@ void mg_render_session(struct mg_jw *w, struct mg_arena *a, const struct mg_sess
     mg_jw_kraw(w, "metadata", x->metadata);
     mg_jw_kraw(w, "resources", x->resources);
     mg_jw_kraw(w, "vault_ids", x->vault_ids);
-    mg_jw_kraw(w, "outcome_evaluations", MG_SV("[]"));
+    mg_jw_kraw(w, "outcome_evaluations", x->outcomes);
     render_stats(w, a, x);
     render_usage(w, a, x);
     kraw_or_null(w, "budget", x->budget);

@@ -44,13 +44,13 @@ static const struct {
     [MG_EV_THREAD_RESCHEDULED] = {"session.thread_status_rescheduled", false},
     [MG_EV_THREAD_IDLE] = {"session.thread_status_idle", false},
     [MG_EV_THREAD_TERMINATED] = {"session.thread_status_terminated", false},
+    [MG_EV_OUTCOME_START] = {"span.outcome_evaluation_start", false},
+    [MG_EV_OUTCOME_ONGOING] = {"span.outcome_evaluation_ongoing", false},
+    [MG_EV_OUTCOME_END] = {"span.outcome_evaluation_end", false},
 };
 
 /* Contract types that this server does not write yet. */
 static const char *const OTHER_TYPES[] = {
-    "span.outcome_evaluation_start",
-    "span.outcome_evaluation_ongoing",
-    "span.outcome_evaluation_end",
     "workflow_run.created",
     "workflow_run.status_running",
     "workflow_run.status_idle",
@@ -92,6 +92,9 @@ bool mg_event_type_is_contract(struct mg_sv name)
 enum {
     INITIAL_MAX = 50,         /* initial_events of a session: the contract's */
     DENY_MESSAGE_MAX = 10000, /* characters: it goes to the model as a tool result */
+    RUBRIC_MAX = 262144,      /* characters of a rubric or a description: semantics OU4 */
+    ITERATIONS = 3,           /* cycles of an outcome that names none, and the most: the contract's */
+    ITERATIONS_MAX = 20,
 };
 
 #define RESULT_BLOCKS (MG_CONTENT_TEXT | MG_CONTENT_IMAGE | MG_CONTENT_DOCUMENT | MG_CONTENT_SEARCH_RESULT)
@@ -140,6 +143,28 @@ static const struct mg_field_rule CUSTOM_RESULT_RULES[] = {
     RULE_END,
 };
 
+enum { O_TYPE, O_DESCRIPTION, O_RUBRIC, O_ITERATIONS, N_OUTCOME };
+static const struct mg_field_rule OUTCOME_RULES[] = {
+    [O_TYPE] = RULE_TYPE,
+    [O_DESCRIPTION] = {.name = "description",
+                       .type = MG_FT_STRING,
+                       .flags = MG_FF_REQUIRED | MG_FF_TEXT,
+                       .min = 1,
+                       .max = RUBRIC_MAX},
+    [O_RUBRIC] = {.name = "rubric", .type = MG_FT_OBJECT, .flags = MG_FF_REQUIRED},
+    [O_ITERATIONS] =
+        {.name = "max_iterations", .type = MG_FT_INT, .flags = MG_FF_NULL, .min = 1, .max = ITERATIONS_MAX},
+    RULE_END,
+};
+enum { R_TYPE, R_CONTENT, N_RUBRIC };
+static const char *const RUBRIC_TYPES[] = {"text", NULL};
+static const struct mg_field_rule RUBRIC_RULES[] = {
+    [R_TYPE] = {.name = "type", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED, .one_of = RUBRIC_TYPES},
+    [R_CONTENT] =
+        {.name = "content", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED | MG_FF_TEXT, .min = 1, .max = RUBRIC_MAX},
+    RULE_END,
+};
+
 static const struct mg_field_rule *rules_of(enum mg_event_type t)
 {
     if (t == MG_EV_USER_INTERRUPT)
@@ -150,6 +175,8 @@ static const struct mg_field_rule *rules_of(enum mg_event_type t)
         return TOOL_RESULT_RULES;
     if (t == MG_EV_USER_CUSTOM_TOOL_RESULT)
         return CUSTOM_RESULT_RULES;
+    if (t == MG_EV_USER_DEFINE_OUTCOME)
+        return OUTCOME_RULES;
     return MESSAGE_RULES;
 }
 
@@ -222,9 +249,31 @@ static mg_rc parse_type(struct mg_arena *a, const struct mg_json *obj, const cha
     if (rc < 0)
         return rc;
     mg_event_type_from(mg_sv_of((initial ? INITIAL : ALL)[i]), ret);
-    if (*ret == MG_EV_USER_DEFINE_OUTCOME)
-        return mg_err_set(err, MG_EINVAL, "%s: user.define_outcome is not part of this build; send a user.message",
-                          mg_place(p, place, "type"));
+    return MG_OK;
+}
+
+/* The stored event has all three members, max_iterations as it counts. */
+static mg_rc fill_outcome(struct mg_arena *a, const struct mg_json *const *m, const char *place, struct mg_draft *d,
+                          struct mg_err *err)
+{
+    char p[MG_PATH_MAX];
+    const struct mg_json *r[N_RUBRIC];
+    const struct mg_json *type = mg_json_get(m[O_RUBRIC], "type");
+    if (mg_json_is(type, MG_JSON_STRING) && mg_sv_eqz(mg_json_str(a, type), "file"))
+        return mg_err_set(err, MG_EINVAL,
+                          "%s: files are not part of this build; send {\"type\":\"text\",\"content\":...}",
+                          mg_place(p, place, "rubric.type"));
+    mg_rc rc = mg_check_object(a, m[O_RUBRIC], mg_place(p, place, "rubric"), RUBRIC_RULES, r, err);
+    if (rc < 0)
+        return rc;
+    d->max_iterations = ITERATIONS;
+    if (mg_given(m[O_ITERATIONS]))
+        (void)mg_json_i64(m[O_ITERATIONS], &d->max_iterations);
+    d->description = mg_json_str(a, m[O_DESCRIPTION]);
+    d->rubric = mg_json_str(a, r[R_CONTENT]);
+    d->members =
+        mg_arena_printf(a, "\"description\":%.*s,\"rubric\":%.*s,\"max_iterations\":%lld",
+                        MG_SV_ARG(m[O_DESCRIPTION]->raw), MG_SV_ARG(m[O_RUBRIC]->raw), (long long)d->max_iterations);
     return MG_OK;
 }
 
@@ -235,12 +284,22 @@ static mg_rc parse_draft(struct mg_arena *a, const struct mg_json *obj, const ch
     mg_rc rc = parse_type(a, obj, place, initial, &d->type, err);
     if (rc >= 0)
         rc = mg_check_object(a, obj, place, rules_of(d->type), m, err);
-    return rc < 0 ? rc : fill(a, obj, place, d, err);
+    if (rc < 0)
+        return rc;
+    return d->type == MG_EV_USER_DEFINE_OUTCOME ? fill_outcome(a, m, place, d, err) : fill(a, obj, place, d, err);
 }
 
 /* At most one system.message; it is last and directly follows an event that a model request will answer. */
 static mg_rc check_order(const struct mg_draft *d, int n, const char *path, struct mg_err *err)
 {
+    int outcomes = 0;
+    for (int i = 0; i < n; i++) {
+        outcomes += d[i].type == MG_EV_USER_DEFINE_OUTCOME;
+        if (outcomes > 1)
+            return mg_err_set(
+                err, MG_EINVAL,
+                "%s[%d]: a request may hold one user.define_outcome; send the next when the first has ended", path, i);
+    }
     for (int i = 0; i < n; i++) {
         if (d[i].type != MG_EV_SYSTEM_MESSAGE)
             continue;

@@ -41,6 +41,9 @@ enum mg_event_type {
     MG_EV_THREAD_RESCHEDULED,
     MG_EV_THREAD_IDLE,
     MG_EV_THREAD_TERMINATED,
+    MG_EV_OUTCOME_START,
+    MG_EV_OUTCOME_ONGOING,
+    MG_EV_OUTCOME_END,
     MG_EV__COUNT,
 };
 
@@ -56,12 +59,14 @@ struct mg_draft {
     enum mg_event_type type;
     struct mg_sv
         members; /* all members but id, type and processed_at, in the client's spelling: `"content":[...]`; may be empty */
-    struct mg_sv content;      /* the content array; empty view when absent */
-    struct mg_sv ref_id;       /* decoded tool_use_id or custom_tool_use_id */
-    struct mg_sv thread_id;    /* decoded session_thread_id, or empty */
-    struct mg_sv deny_message; /* decoded */
-    bool allow;                /* confirmation */
-    bool is_error;             /* results */
+    struct mg_sv content;             /* the content array; empty view when absent */
+    struct mg_sv ref_id;              /* decoded tool_use_id or custom_tool_use_id */
+    struct mg_sv thread_id;           /* decoded session_thread_id, or empty */
+    struct mg_sv deny_message;        /* decoded */
+    struct mg_sv description, rubric; /* of an outcome, decoded */
+    int64_t max_iterations;
+    bool allow;    /* confirmation */
+    bool is_error; /* results */
     struct mg_id
         id; /* "" as parsed: admission makes one. Set for a send with an idempotency key: then it is the event's id */
 };
@@ -72,7 +77,7 @@ struct mg_sv mg_draft_members(struct mg_arena *a, const struct mg_draft *d, stru
 enum { MG_EVENTS_PER_POST_MAX = 100 /* drafts of one request: bounds one transaction */ };
 
 /* Checks {"events":[...]} (or an initial_events array: initial = true, only user.message and user.define_outcome, at most 50). Errors name
- * the place: "events[2].content[0].type: ...". Types whose feature is not there yet (user.define_outcome, file sources) are refused by name. */
+ * the place: "events[2].content[0].type: ...". What is not there yet (file sources) is refused by name. */
 mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const char *path, bool initial,
                       struct mg_draft **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 

@@ -30,6 +30,7 @@ struct view {
     int n_results;
     struct outcome results[RESULTS_MAX];
     const struct mg_json *tools;
+    bool grades; /* the request asks for the verdict on an outcome */
 };
 
 static struct mg_sv join_texts(struct mg_arena *a, const struct mg_json *content)
@@ -74,6 +75,7 @@ static bool read_request(struct mg_sv body, struct view *v, struct mg_err *err)
     }
     v->model = mg_json_get_str(v->a, root, "model");
     v->tools = mg_json_get(root, "tools");
+    v->grades = mg_sv_starts(mg_json_get_str(v->a, root, "system"), "You grade the work of an agent.");
     for (const struct mg_json *m = messages->child; m; m = m->next) {
         if (!mg_sv_eqz(mg_json_get_str(v->a, m, "role"), "user"))
             continue;
@@ -292,6 +294,13 @@ static void put_answer(struct stream *s, const struct view *v, const char *id)
     message_end(s, "end_turn");
 }
 
+/* It reads no rubric: every outcome is fine, so that a first run without a model shows the whole course. */
+static void put_verdict(struct stream *s)
+{
+    put_text(s, MG_SV("{\"result\":\"satisfied\",\"explanation\":\"The offline model accepts every outcome.\"}"));
+    message_end(s, "end_turn");
+}
+
 static void put_error(struct stream *s, const char *text)
 {
     event_open(s, "error");
@@ -317,6 +326,9 @@ mg_rc mg_offline_answer(struct mg_sv body, struct mg_buf *out)
     char id[ID_HEX];
     content_id(body, id);
     message_start(&s, v, id, (int64_t)(body.len / 4 + 1));
-    put_answer(&s, v, id);
+    if (v->grades)
+        put_verdict(&s);
+    else
+        put_answer(&s, v, id);
     return mg_buf_ok(out) ? MG_OK : MG_ETOOBIG;
 }

@@ -4,6 +4,7 @@
 #include "run/server-tools.h"
 #include "run/mcp.h"
 #include "run/delegate.h"
+#include "run/outcome.h"
 #include "run/tool-config.h"
 #include "run/turn.h"
 
@@ -58,6 +59,17 @@ static void set_entries(struct mg_arena *a, struct mg_assembly *x)
     x->request.n_entries = n;
 }
 
+static mg_rc grader_request(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct mg_assembly *x,
+                            struct mg_err *err)
+{
+    struct mg_outcome o;
+    mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
+    mg_rc rc = mg_outcome_open(a, &t, &r->session, &o, err);
+    if (rc == MG_OK)
+        mg_outcome_request(a, &o, x->in.rows, x->in.n_rows, &x->request);
+    return rc;
+}
+
 mg_rc mg_assemble(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct mg_assembly *ret, struct mg_err *err)
 {
     const struct mg_engine_opts *o = &r->engine->opts;
@@ -69,6 +81,8 @@ mg_rc mg_assemble(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct
         rc = fixed_part(r, a, ret, err);
     if (rc < 0)
         return rc;
+    if (ret->in.grade)
+        return grader_request(r, pg, a, ret, err);
     int64_t window = o->model_window ? o->model_window : mg_model_window(ret->request.model);
     ret->user = mg_turn_user_content(a, ret->in.trigger_types, ret->in.triggers, ret->in.n_triggers);
     mg_context_build(&ret->context, a, &ret->in, ret->user, ret->fixed,

@@ -45,6 +45,8 @@ struct mg_run {
     struct mg_id block_event[MG_RUN_BLOCKS_MAX];
     int block_index[MG_RUN_BLOCKS_MAX]; /* of a text block within its message */
     struct mg_model_result *result;
+    bool grading;           /* the request is the grader's */
+    atomic_bool ongoing;    /* the timer of an evaluation's signs of life is set */
     bool compacting;        /* the request asks for a summary, not for an answer */
     int64_t fixed;          /* fingerprint of its fixed part */
     int64_t request_tokens; /* estimated */
@@ -126,6 +128,8 @@ mg_rc mg_run_compact_local(struct mg_run *r, struct mg_pg *pg, struct mg_arena *
 void mg_run_delta(void *ctx, int block_index, enum mg_block_kind kind, bool start, struct mg_sv text);
 /* ---- response.c ---- */
 void mg_run_response(struct mg_run *r, struct mg_pg *pg); /* commits r->result */
+/* ---- ongoing.c ---- */
+void mg_run_ongoing(struct mg_run *r); /* sets the timer of a running evaluation's signs of life */
 /* ---- calls.c ---- */
 void mg_run_calls(struct mg_run *r, struct mg_pg *pg); /* starts the next prepared call, or ends the wave */
 void mg_run_call_done(struct mg_run *r,

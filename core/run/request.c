@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "run/assemble.h"
 #include "run/engine-internal.h"
+#include "run/outcome.h"
 #include "run/mcp.h"
 
 /* The request of a turn's present step: built from the agent snapshot, the transcript and the inputs that this turn answers. */
@@ -24,6 +25,7 @@ static void remember(struct mg_run *r, const struct mg_assembly *x)
     r->fixed = x->fixed;
     r->request_tokens = x->compact.before;
     r->result_max = mg_context_result_max(x->context.window);
+    r->grading = x->in.grade;
     r->compacting = x->compact.how == MG_COMPACT_ASK;
     (void)mg_id_from(in->request_id, &r->request_id);
     r->n_inputs = in->n_triggers < MG_RUN_INPUTS_MAX ? in->n_triggers : MG_RUN_INPUTS_MAX;
@@ -101,10 +103,12 @@ void mg_run_request(struct mg_run *r, struct mg_pg *pg)
         return;
     }
     atomic_fetch_add(&e->n_requests, 1);
+    if (r->grading)
+        mg_run_ongoing(r);
     const struct mg_model_call_opts o = {
         .body = mg_buf_view(&body),
         .beta = mg_buf_view(&beta),
-        .on_delta = r->compacting ? NULL : mg_run_delta,
+        .on_delta = r->compacting || r->grading ? NULL : mg_run_delta,
         .on_done = on_done,
         .ctx = mg_run_ref(r),
     };

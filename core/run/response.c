@@ -4,6 +4,7 @@
 #include "run/budget.h"
 #include "run/delegate.h"
 #include "run/engine-internal.h"
+#include "run/outcome.h"
 #include "run/remedy.h"
 #include "run/server-tools.h"
 #include "run/tool-config.h"
@@ -395,6 +396,15 @@ static mg_rc on_answer(struct mg_run *r, struct mg_step *s, const struct mg_mode
     return rc < 0 ? rc : after_answer(s, res, v, &w, err);
 }
 
+static mg_rc on_verdict(const struct mg_run *r, struct mg_step *s, const struct mg_model_result *res,
+                        struct mg_err *err)
+{
+    mg_budget_charge(s, r->price, &res->usage);
+    mg_turn_request_end(s, false, &res->usage);
+    s->st.turn_attempt = 0;
+    return mg_outcome_judge(s, res, err);
+}
+
 /* ---- the commit ---- */
 
 static mg_rc commit_response(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, struct mg_err *err)
@@ -403,13 +413,17 @@ static mg_rc commit_response(struct mg_run *r, struct mg_pg *pg, struct mg_sessi
     mg_auto(step) struct mg_step s = {0};
     struct mg_remedy remedy;
     mg_rc rc = mg_remedy_find(r, pg, a, &remedy, err);
+    if (r->grading)
+        remedy.kind = MG_REMEDY_NONE; /* what it is given is a copy: there is nothing to mend */
     if (rc == MG_OK)
         rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc < 0)
         return rc;
     /* A commit whose answer was lost may have moved the turn on. */
     if (s.st.turn_step == MG_TURN_MODEL && strcmp(s.st.request_id.s, r->request_id.s) == 0) {
-        if (r->result->fail == MG_MODEL_OK)
+        if (r->grading && r->result->fail == MG_MODEL_OK)
+            rc = on_verdict(r, &s, r->result, err);
+        else if (r->result->fail == MG_MODEL_OK)
             rc = on_answer(r, &s, r->result, err);
         else
             rc = on_failure(r, &s, r->result, &remedy, err);

@@ -5,6 +5,7 @@
 #include "run/budget.h"
 #include "run/delegate.h"
 #include "run/engine-internal.h"
+#include "run/outcome.h"
 
 const char MG_END_TURN[] = "{\"type\":\"end_turn\"}";
 
@@ -46,17 +47,22 @@ mg_rc mg_turn_request(struct mg_step *s, bool first, struct mg_err *err)
     return MG_OK;
 }
 
+struct mg_sv mg_turn_model_usage(struct mg_arena *a, const struct mg_model_usage *u)
+{
+    return mg_arena_printf(a,
+                           "{\"input_tokens\":%lld,\"output_tokens\":%lld,\"cache_creation_input_tokens\":%lld,"
+                           "\"cache_read_input_tokens\":%lld}",
+                           (long long)u->input_tokens, (long long)u->output_tokens,
+                           (long long)u->cache_creation_input_tokens, (long long)u->cache_read_input_tokens);
+}
+
 void mg_turn_request_end(struct mg_step *s, bool is_error, const struct mg_model_usage *usage)
 {
     static const struct mg_model_usage none;
     const struct mg_model_usage *u = usage ? usage : &none;
-    struct mg_sv members = mg_arena_printf(s->arena,
-                                           "\"model_request_start_id\":\"%s\",\"is_error\":%s,\"model_usage\":{\"input_"
-                                           "tokens\":%lld,\"output_tokens\":%lld,"
-                                           "\"cache_creation_input_tokens\":%lld,\"cache_read_input_tokens\":%lld}",
-                                           s->st.request_id.s, is_error ? "true" : "false", (long long)u->input_tokens,
-                                           (long long)u->output_tokens, (long long)u->cache_creation_input_tokens,
-                                           (long long)u->cache_read_input_tokens);
+    struct mg_sv members =
+        mg_arena_printf(s->arena, "\"model_request_start_id\":\"%s\",\"is_error\":%s,\"model_usage\":%.*s",
+                        s->st.request_id.s, is_error ? "true" : "false", MG_SV_ARG(mg_turn_model_usage(s->arena, u)));
     mg_step_event(s, MG_EV_MODEL_REQUEST_END, members, true);
     s->st.add_input += u->input_tokens;
     s->st.add_output += u->output_tokens;
@@ -87,6 +93,15 @@ static mg_rc next_trigger(struct mg_step *s, int64_t *ret, struct mg_err *err)
     return MG_OK;
 }
 
+/* An outcome that waits has its place in the queue too. */
+static mg_rc start_outcome(struct mg_step *s, struct mg_err *err)
+{
+    s->st.queued_inputs--;
+    s->st.turn_trigger = s->st.outcome_seq;
+    mg_rc rc = mg_outcome_begin(s, err);
+    return rc < 0 ? rc : mg_turn_request(s, true, err);
+}
+
 static mg_rc start_queued(struct mg_step *s, struct mg_err *err)
 {
     int64_t seq = 0, last = 0;
@@ -94,6 +109,8 @@ static mg_rc start_queued(struct mg_step *s, struct mg_err *err)
     mg_rc rc = s->threads ? mg_threads_next_inputs(s, &seq, &last, &n, err) : next_trigger(s, &seq, err);
     if (rc < 0)
         return rc;
+    if (s->st.outcome_phase == MG_OUTCOME_QUEUED && (seq == 0 || s->st.outcome_seq < seq))
+        return start_outcome(s, err);
     if (seq == 0)
         return mg_err_set(err, MG_EINTERNAL, "session '%s' counts queued messages that its log does not hold",
                           s->st.session.s);
@@ -139,9 +156,14 @@ mg_rc mg_turn_finish(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv d
     }
     if (s->st.queued_inputs > 0)
         return start_queued(s, err);
+    if (s->st.outcome_phase == MG_OUTCOME_WORK && mg_sv_eqz(stop_reason, MG_END_TURN))
+        return mg_outcome_grade(s, err);
+    mg_rc rc = mg_outcome_end(s, "failed", "The agent's turn ended before its work could be evaluated.", false, err);
+    if (rc < 0)
+        return rc;
     if (!mg_budget_reached(&s->st) || !mg_sv_eqz(stop_reason, MG_END_TURN))
         return mg_turn_idle(s, stop_reason, details, err);
-    mg_rc rc = mg_budget_event(s, err);
+    rc = mg_budget_event(s, err);
     return rc < 0 ? rc : mg_turn_idle(s, mg_sv_of(MG_BUDGET_STOP), MG_SV(""), err);
 }
 
@@ -160,6 +182,8 @@ void mg_turn_backoff(struct mg_step *s, int64_t due_in_us)
 mg_rc mg_turn_terminate(struct mg_step *s, struct mg_err *err)
 {
     mg_rc rc = mg_events_mark_all(s->arena, s->t, &s->st.session, &s->st.thread, s->st.last_seq, s->now_us, err);
+    if (rc == MG_OK)
+        rc = mg_outcome_end(s, "failed", "The session ended before the work could be evaluated.", true, err);
     if (rc < 0)
         return rc;
     s->st.queued_inputs = 0;
@@ -283,6 +307,9 @@ mg_rc mg_turn_exhaust(struct mg_step *s, struct mg_err *err)
     if (rc < 0)
         return rc;
     take_admitted(s);
+    rc = mg_outcome_end(s, "failed", "The agent's turn failed before its work could be evaluated.", true, err);
+    if (rc < 0)
+        return rc;
     s->st.queued_inputs = 0;
     s->st.open_actions = 0;
     bool child = s->st.thread.s[0] != '\0';
@@ -452,6 +479,8 @@ mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err)
     if (s->st.turn_step == MG_TURN_NONE)
         return MG_OK;
     mg_rc rc = close_step(s, err);
+    if (rc == MG_OK)
+        rc = mg_outcome_end(s, "interrupted", "The user interrupted the session.", false, err);
     return rc < 0 ? rc : mg_turn_idle(s, mg_sv_of(MG_END_TURN), MG_SV(""), err);
 }
 

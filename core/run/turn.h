@@ -50,6 +50,7 @@ struct mg_sv mg_turn_user_content(struct mg_arena *a, const struct mg_sv *types,
 /* span.model_request_end of the request in flight. usage NULL: zeros. */
 struct mg_model_usage;
 void mg_turn_request_end(struct mg_step *s, bool is_error, const struct mg_model_usage *usage);
+struct mg_sv mg_turn_model_usage(struct mg_arena *a, const struct mg_model_usage *u); /* as an event shows it */
 /* One text block as a content array. */
 struct mg_sv mg_text_content(struct mg_arena *a, const char *text);
 

@@ -1,11 +1,14 @@
 #include "service/admission.h"
 
+#include <stdio.h>
+
 #include "base/log.h"
 #include "domain/check.h"
 #include "domain/thread.h"
 #include "run/budget.h"
 #include "run/engine.h"
 #include "run/delegate.h"
+#include "run/outcome.h"
 #include "run/turn.h"
 #include "service/client-result.h"
 
@@ -430,6 +433,17 @@ static mg_rc budget_is_used_up(int i, struct mg_err *err)
         i);
 }
 
+static mg_rc admit_outcome(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
+{
+    struct mg_draft with_id = *d;
+    struct mg_id outcome = mg_id_new("outc");
+    char place[32];
+    (void)snprintf(place, sizeof(place), "events[%d]", i);
+    with_id.members = mg_arena_printf(ad->step.arena, "%.*s,\"outcome_id\":\"%s\"", MG_SV_ARG(d->members), outcome.s);
+    store_draft(ad, &with_id, i, true);
+    return mg_outcome_define(&ad->step, d, &outcome, place, err);
+}
+
 static mg_rc admit_draft(struct admission *ad, const struct mg_draft *d, int i, struct mg_err *err)
 {
     switch (d->type) {
@@ -440,6 +454,8 @@ static mg_rc admit_draft(struct admission *ad, const struct mg_draft *d, int i, 
         ad->step.st.queued_inputs++;
         ad->step.st.relays = 0;
         return MG_OK;
+    case MG_EV_USER_DEFINE_OUTCOME:
+        return mg_budget_reached(&ad->step.st) ? budget_is_used_up(i, err) : admit_outcome(ad, d, i, err);
     case MG_EV_SYSTEM_MESSAGE:
         return admit_system(ad, d, i, err);
     case MG_EV_USER_INTERRUPT:

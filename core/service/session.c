@@ -8,6 +8,7 @@
 #include "run/budget.h"
 #include "run/engine.h"
 #include "run/delegate.h"
+#include "run/outcome.h"
 #include "run/turn.h"
 #include "sandbox/manager.h"
 #include "service/admission.h"
@@ -341,6 +342,8 @@ static mg_rc terminate(struct mg_step *s, struct mg_err *err)
     mg_rc rc = s->threads ? mg_threads_end_children(s, err) : MG_OK;
     if (rc == MG_OK)
         rc = mg_turn_interrupt(s, err);
+    if (rc == MG_OK)
+        rc = mg_outcome_end(s, "interrupted", "The session was archived.", true, err);
     if (rc < 0 || s->st.status == MG_ST_TERMINATED)
         return rc;
     mg_step_event(s, MG_EV_STATUS_TERMINATED, MG_SV(""), true);

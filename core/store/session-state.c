@@ -5,6 +5,7 @@
 
 static const char *const status_names[] = {"idle", "running", "rescheduling", "terminated"};
 static const char *const step_names[] = {"none", "model", "tools", "action", "backoff", "paused"};
+static const char *const phase_names[] = {"none", "queued", "work", "grade"};
 enum { N_STEPS = sizeof(step_names) / sizeof(step_names[0]) };
 
 const char *mg_session_status_name(enum mg_session_status s)
@@ -65,7 +66,7 @@ static const struct mg_stmt SQL_LOCK = {
     "session_lock",
     "SELECT s.workspace_id, s.archived_at IS NOT NULL, st.deleting_at IS NOT NULL, s.env_type = 'self_hosted', "
     "st.status, st.last_seq, coalesce(st.turn_node, ''), st.roster, st.busy_threads, st.relays, "
-    "st.budget_nano, st.cost_nano, st.cost_unknown, " MG_TURN_READ
+    "st.budget_nano, st.cost_nano, st.cost_unknown, st.outcome_phase, st.outcome_seq, " MG_TURN_READ
     " FROM session_state st JOIN sessions s ON s.id = st.session_id"
     " WHERE st.session_id = $1 AND ($2 = '' OR s.workspace_id = $2) FOR UPDATE OF st",
 };
@@ -97,22 +98,26 @@ mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv works
     ret->budget_nano = ret->has_budget ? mg_res_int(r, 0, 10) : 0;
     ret->cost_nano = mg_res_int(r, 0, 11);
     ret->cost_unknown = mg_res_bool(r, 0, 12);
-    mg_turn_from_row(r, 0, 13, ret);
+    ret->outcome_phase = (enum mg_outcome_phase)mg_sv_index(mg_res_sv(r, 0, 13), phase_names, 4);
+    ret->outcome_seq = mg_res_int(r, 0, 14);
+    mg_turn_from_row(r, 0, 15, ret);
     return MG_OK;
 }
 
 static const struct mg_stmt SQL_SAVE = {
     "session_save",
     "UPDATE session_state SET " MG_TURN_WRITE ", last_seq = $22, turn_node = nullif($23, ''), busy_threads = $24,"
-    " relays = $25, cost_nano = cost_nano + $26, cost_unknown = cost_unknown OR $27::bool WHERE session_id = $21",
+    " relays = $25, cost_nano = cost_nano + $26, cost_unknown = cost_unknown OR $27::bool, outcome_phase = $28,"
+    " outcome_seq = $29 WHERE session_id = $21",
 };
 /* With the primary thread's own running time: the session's goes on while a child runs. */
 static const struct mg_stmt SQL_SAVE_ROSTER = {
     "session_save_roster",
     "UPDATE session_state SET " MG_TURN_WRITE ", last_seq = $22, turn_node = nullif($23, ''), busy_threads = $24,"
-    " relays = $25, cost_nano = cost_nano + $26, cost_unknown = cost_unknown OR $27::bool, own_since = CASE WHEN $28 = "
+    " relays = $25, cost_nano = cost_nano + $26, cost_unknown = cost_unknown OR $27::bool, outcome_phase = $28,"
+    " outcome_seq = $29, own_since = CASE WHEN $30 = "
     "'running' THEN coalesce(own_since, now()) END,"
-    " own_active_us = own_active_us + CASE WHEN $28 <> 'running' AND own_since IS NOT NULL THEN mg_us(now()) -"
+    " own_active_us = own_active_us + CASE WHEN $30 <> 'running' AND own_since IS NOT NULL THEN mg_us(now()) -"
     " mg_us(own_since) ELSE 0 END WHERE session_id = $21",
 };
 
@@ -128,6 +133,8 @@ mg_rc mg_session_state_save(struct mg_arena *a, struct mg_txn *t, const struct m
     p[n++] = mg_p_int(a, s->relays);
     p[n++] = mg_p_int(a, s->add_cost);
     p[n++] = mg_p_bool(s->add_unknown);
+    p[n++] = mg_sv_of(phase_names[s->outcome_phase]);
+    p[n++] = mg_p_int(a, s->outcome_seq);
     if (s->roster)
         p[n++] = mg_sv_of(mg_session_status_name(mg_turn_status(s)));
     return mg_txn_queue(t, s->roster ? &SQL_SAVE_ROSTER : &SQL_SAVE, p, n, -1, err);

@@ -15,6 +15,9 @@ enum mg_turn_step {
     MG_TURN_PAUSED,  /* the budget is used up before the next request; no node owns it */
 };
 
+/* Where the open outcome stands. */
+enum mg_outcome_phase { MG_OUTCOME_NONE, MG_OUTCOME_QUEUED, MG_OUTCOME_WORK, MG_OUTCOME_GRADE };
+
 const char *mg_session_status_name(enum mg_session_status s);
 const char *mg_turn_step_name(enum mg_turn_step s);
 struct mg_session_state;
@@ -48,6 +51,8 @@ struct mg_session_state {
     int64_t budget_nano, cost_nano, add_cost;
     int64_t own_cost; /* of add_cost, what the thread itself adds; own_unknown as well */
     bool own_unknown;
+    enum mg_outcome_phase outcome_phase;
+    int64_t outcome_seq; /* of its event */
 };
 
 /* Locks the row and reads it, with the primary thread's turn. workspace empty: any. MG_ENOTFOUND also for another workspace's. */

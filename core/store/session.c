@@ -3,13 +3,21 @@
 #include "base/mem.h"
 #include "domain/check.h"
 
-#define COLUMNS                                                                                                  \
-    "s.id, s.agent, s.environment_id, st.status, s.title, s.metadata, s.resources, s.vault_ids, s.budget,"       \
-    " s.deployment_id, mg_us(s.created_at), mg_us(st.updated_at), mg_us(s.archived_at),"                         \
-    " st.active_us + CASE WHEN st.running_since IS NULL THEN 0 ELSE mg_us(now()) - mg_us(st.running_since) END," \
-    " mg_us(coalesce(st.terminated_at, now())) - mg_us(s.created_at), st.input_tokens, st.output_tokens, "       \
-    "st.cache_read,"                                                                                             \
-    " st.cache_5m, st.cache_1h, st.web_searches, st.web_fetches, st.cost_nano, st.cost_unknown"
+#define COLUMNS                                                                                                       \
+    "s.id, s.agent, s.environment_id, st.status, s.title, s.metadata, s.resources, s.vault_ids, s.budget,"            \
+    " s.deployment_id, mg_us(s.created_at), mg_us(st.updated_at), mg_us(s.archived_at),"                              \
+    " st.active_us + CASE WHEN st.running_since IS NULL THEN 0 ELSE mg_us(now()) - mg_us(st.running_since) END,"      \
+    " mg_us(coalesce(st.terminated_at, now())) - mg_us(s.created_at), st.input_tokens, st.output_tokens, "            \
+    "st.cache_read,"                                                                                                  \
+    " st.cache_5m, st.cache_1h, st.web_searches, st.web_fetches, st.cost_nano, st.cost_unknown,"                      \
+    " CASE WHEN st.outcomes > 0 THEN (SELECT '[' || string_agg('{\"type\":\"outcome_evaluation\",\"outcome_id\":\"' " \
+    "|| o.id"                                                                                                         \
+    " || '\",\"description\":' || to_json(o.description) || ',\"iteration\":' || o.iteration || ',\"result\":\"' || " \
+    "o.result"                                                                                                        \
+    " || '\",\"explanation\":' || coalesce(to_json(o.explanation)::text, 'null') || ',\"completed_at\":'"             \
+    " || coalesce('\"' || to_char(o.completed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') || '\"', "  \
+    "'null')"                                                                                                         \
+    " || '}', ',' ORDER BY o.seq) || ']' FROM outcomes o WHERE o.session_id = s.id) ELSE '[]' END"
 #define FROM " FROM sessions s JOIN session_state st ON st.session_id = s.id"
 
 static int64_t at_least_0(int64_t n)
@@ -34,6 +42,7 @@ static struct mg_session_row session_from_row(const struct mg_res *r, int i)
         .updated_us = mg_res_time(r, i, 11),
         .archived_us = mg_res_time(r, i, 12),
         .duration_us = at_least_0(mg_res_int(r, i, 14)),
+        .outcomes = mg_res_sv(r, i, 24),
         .usage = {.active_us = at_least_0(mg_res_int(r, i, 13)),
                   .input_tokens = mg_res_int(r, i, 15),
                   .output_tokens = mg_res_int(r, i, 16),
@@ -164,6 +173,7 @@ struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const c
         .metadata = s->metadata,
         .resources = MG_SV("[]"),
         .vault_ids = MG_SV("[]"),
+        .outcomes = MG_SV("[]"),
         .budget = s->budget,
         .created_us = s->base->now_us,
         .updated_us = s->base->now_us,

@@ -10,6 +10,7 @@
 struct mg_session_row {
     struct mg_sv id, agent, environment_id, status, title, metadata, resources, vault_ids, budget, deployment_id;
     int64_t created_us, updated_us, archived_us; /* archived INT64_MIN: it is not */
+    struct mg_sv outcomes;                       /* outcome_evaluations, a JSON array */
     int64_t duration_us;                         /* of now */
     struct mg_usage usage;
 };

@@ -37,11 +37,11 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
  * 3 the marks. An input is the trigger itself, a report up to turn_upto, the system.message directly behind the trigger, or one directly behind a result
  * of the turn's calls. The trigger and the summary's boundary come from scalar subqueries, so that they bound the index scans: joined, they do not,
  * and each turn reads the session's whole log. */
-#define INPUT(state, agent, thread, in_log, system)                                                             \
-    "WITH st AS MATERIALIZED (SELECT turn_trigger, turn_upto, turn_request_id, transcript_len FROM " state      \
-    " WHERE session_id = $1 AND turn_epoch = $2::bigint AND turn_step = 'model')"                               \
+#define INPUT(state, agent, thread, in_log, system, grade)                                                      \
+    "WITH st AS MATERIALIZED (SELECT turn_trigger, turn_upto, turn_request_id, transcript_len, " grade          \
+    " AS grade FROM " state " WHERE session_id = $1 AND turn_epoch = $2::bigint AND turn_step = 'model')"       \
     " SELECT 0 AS kind, 0::bigint AS ord, st.turn_request_id AS name, " agent " AS body, st.turn_trigger AS a," \
-    " st.transcript_len AS b, 0::bigint AS c, 0::bigint AS d FROM st"                                           \
+    " st.transcript_len AS b, st.grade::int::bigint AS c, 0::bigint AS d FROM st"                               \
     " UNION ALL SELECT 1, ordinal, role, content, tokens, fixed, 0, 0 FROM transcript WHERE session_id = $1"    \
     " AND thread_id = " thread " AND ordinal > coalesce((SELECT m.a FROM context_marks m WHERE"                 \
     " m.session_id = $1 AND m.thread_id = " thread " AND m.kind = 'summary'"                                    \
@@ -58,11 +58,11 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
     " AND b.seq = e.seq - 1 AND b.type IN ('user.tool_result', 'user.custom_tool_result')))"
 /* By thread: the primary one, a child. */
 static const struct mg_stmt SQL_INPUT[2] = {
-    {"turn_input",
-     INPUT("session_state", "(SELECT s.agent FROM sessions s WHERE s.id = $1)", "''", "IS NULL", DIRECTLY_BEHIND)},
-    {"turn_input_child",
-     INPUT("(SELECT * FROM thread_state WHERE thread_id = $3) t",
-           "(SELECT t.agent FROM thread_state t WHERE t.session_id = $1 AND t.thread_id = $3)", "$3", "= $3", "")},
+    {"turn_input", INPUT("session_state", "(SELECT s.agent FROM sessions s WHERE s.id = $1)", "''", "IS NULL",
+                         DIRECTLY_BEHIND, "outcome_phase = 'grade'")},
+    {"turn_input_child", INPUT("(SELECT * FROM thread_state WHERE thread_id = $3) t",
+                               "(SELECT t.agent FROM thread_state t WHERE t.session_id = $1 AND t.thread_id = $3)",
+                               "$3", "= $3", "", "false")},
 };
 
 static struct mg_context_mark mark_of(const struct mg_res *r, int i)
@@ -102,6 +102,7 @@ mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
             ret->agent = body;
             ret->turn = mg_res_int(r, i, 4);
             ret->len = mg_res_int(r, i, 5);
+            ret->grade = mg_res_int(r, i, 6) != 0;
             break;
         case 1:
             ret->rows[ret->n_rows++] = (struct mg_transcript_row){

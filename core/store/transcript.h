@@ -24,6 +24,7 @@ struct mg_turn_input {
     struct mg_sv request_id;        /* event id of the request that the step waits for */
     int64_t turn;                   /* the trigger's seq */
     int64_t len;                    /* entries of the whole transcript */
+    bool grade;                     /* the request is the grader's */
     struct mg_transcript_row *rows; /* the entries behind the newest summary: the last n_rows of the len */
     int n_rows;
     struct mg_context_mark *marks; /* in the order of their making */

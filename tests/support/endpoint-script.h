@@ -1,6 +1,7 @@
 /* What the test endpoint answers. A script is lines of commands; lines of three dashes part the answers of one turn:
  * the first answers the request that holds the text, the next the request with the tool results, and so on. In a user
- * text, the script begins behind a line "#fake". Without a script the answer is an echo.
+ * text, the script begins behind a line "#fake", in that of a grader behind "#grade", and ends at a line "#end" or with
+ * the text. Without a script the answer is an echo.
  *
  *   text WORDS           a text block; \n in WORDS is a line break
  *   big N                a text block of N bytes

@@ -103,7 +103,7 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
         {"[{\"type\":7}]", "events[0].type: must be a string"},
         {"[{\"type\":\"user.mesage\"}]", "events[0].type: must be one of user.message"},
         {"[{\"type\":\"agent.message\"}]", "written by the server only"},
-        {"[{\"type\":\"user.define_outcome\",\"description\":\"d\"}]", "not part of this build"},
+        {"[{\"type\":\"user.define_outcome\",\"description\":\"d\"}]", "events[0].rubric"},
         {"[{\"type\":\"user.message\"}]", "events[0].content: is required"},
         {"[{\"type\":\"user.message\",\"content\":\"x\"}]", "events[0].content: must be an array"},
         {"[{\"type\":\"user.message\",\"content\":[]}]", "events[0].content: must not be empty"},
