@@ -10,7 +10,5 @@ dist_migrations_DATA = \
 	migrations/0006_waiting.sql \
 	migrations/0007_thread_names.sql \
 	migrations/0008_node_backends.sql \
-	migrations/0008_outcomes.sql
+	migrations/0009_outcomes.sql
 	migrations/0007_node_backends.sql
-	migrations/0008_outcomes.sql
-	migrations/0007_outcomes.sql
