@@ -1,4 +1,5 @@
-"""MCP toolsets: discovery, calls, permissions, results, and servers that hang, flood, lie or vanish."""
+"""MCP toolsets: discovery, calls, permissions, results, and servers that hang, flood, lie or vanish (semantics MC1 to MC7; redirects and names are in
+tests/unit/test-mcp-client.c and test-mcp-result.c)."""
 import json
 import os
 import time
@@ -88,7 +89,7 @@ class Mcp(unittest.TestCase):
         self.assertFalse(of(events, "agent.tool_use"))
         self.assertEqual(self.peer.methods(), ["initialize", "notifications/initialized", "tools/list", "tools/list", "tools/call"])
 
-    def test_the_tools_of_all_pages_are_shown_to_the_model_once_per_session(self):
+    def test_mc4_mc5_the_tools_of_all_pages_are_shown_to_the_model_once_per_session(self):
         sid = self.session()
         self.one("echo", session=sid)
         self.one("echo", session=sid)
@@ -112,7 +113,7 @@ class Mcp(unittest.TestCase):
         self.assertEqual(names, ["mcp__peer__echo", "mcp__peer__fail"])
         self.assertNotIn("hang", [name for name, _ in self.peer.calls])
 
-    def test_unsaid_means_always_ask_and_a_confirmation_makes_the_call(self):
+    def test_pa11_unsaid_means_always_ask_and_a_confirmation_makes_the_call(self):
         sid = self.session(toolset={})
         events = self.turn(sid, fake(call("echo", {"n": 1}), "---", "text done"))
         use = of(events, "agent.mcp_tool_use")[0]
@@ -161,7 +162,7 @@ class Mcp(unittest.TestCase):
 
     # ---- results ----
 
-    def test_a_large_result_is_kept_as_a_file_that_the_tools_can_read(self):
+    def test_mc7_a_large_result_is_kept_as_a_file_that_the_tools_can_read(self):
         sid = self.session()
         _, result, _ = self.one("large", session=sid)
         text = result["content"][0]["text"]
@@ -171,7 +172,7 @@ class Mcp(unittest.TestCase):
         events = self.turn(sid, fake("tool bash %s" % json.dumps({"command": f"wc -c < {path}; tail -c 3 {path}"}), "---", "text done"))
         self.assertEqual(of(events, "agent.tool_result")[0]["content"][0]["text"].split(), [str(6 + 13 * 25000 + 3), "end"])
 
-    def test_images_are_checked_and_other_parts_become_files(self):
+    def test_mc7_case_82_images_are_checked_and_other_parts_become_files(self):
         _, result, _ = self.one("image")
         self.assertEqual(result["content"][0]["source"]["media_type"], "image/png")
         _, result, _ = self.one("bad_image")
@@ -205,7 +206,7 @@ class Mcp(unittest.TestCase):
         self.peer.listing = "ok"
         self.one("echo", session=sid)  # the next turn asks again
 
-    def test_a_server_that_fails_is_an_event_and_the_turn_goes_on(self):
+    def test_mc5_mc6_a_server_that_fails_is_an_event_and_the_turn_goes_on(self):
         for listing, error, part in (
             ("401", "mcp_authentication_failed_error", "no token"),
             ("500", "mcp_connection_failed_error", "status 500"),
@@ -239,7 +240,7 @@ class Mcp(unittest.TestCase):
             self.assertEqual(tools[f"mcp__peer__{name}"]["input_schema"], {"type": "object"})
             self.assertIn("could not be used", tools[f"mcp__peer__{name}"]["description"])
 
-    def test_private_addresses_are_refused_unless_the_operator_allows_them(self):
+    def test_mc2_private_addresses_are_refused_unless_the_operator_allows_them(self):
         with Mangod(model_url=self.model.url) as server:
             agent_id = server.client.post("/v1/agents", self.agent())["id"]
             env = server.client.post("/v1/environments", {"name": "e", "config": {"type": "cloud"}})["id"]
@@ -259,7 +260,7 @@ class Mcp(unittest.TestCase):
 
     # ---- calls that fail ----
 
-    def test_calls_to_a_misbehaving_server_become_error_results_and_are_made_once(self):
+    def test_mc1_calls_to_a_misbehaving_server_become_error_results_and_are_made_once(self):
         for tool, part in (
             ("drop", "may or may not have taken effect"),
             ("malformed", "may or may not have taken effect"),
@@ -320,7 +321,7 @@ class Mcp(unittest.TestCase):
         self.client.delete(f"/v1/sessions/{sid}")
         wait_for("the server is told", lambda: self.peer.deleted == ["session-1"])
 
-    def test_changed_servers_are_listed_anew_and_the_tools_of_the_old_are_gone(self):
+    def test_up3_changed_servers_are_listed_anew_and_the_tools_of_the_old_are_gone(self):
         sid = self.session()
         self.one("echo", session=sid)
         with McpPeer(["other"]) as second:
@@ -358,6 +359,30 @@ class Mcp(unittest.TestCase):
             self.assertFalse(of(events, "agent.mcp_tool_result")[0]["is_error"])
             self.assertEqual(self.peer.methods().count("tools/list"), 2, "the snapshot was kept")
 
+
+    def test_a_childs_mcp_call_is_confirmed_at_the_session(self):
+        child = self.client.post("/v1/agents", {**self.agent(toolset={}, builtin=False), "name": "helper"})
+        roster = {"type": "coordinator", "agents": [child["id"]]}
+        lead = self.client.post("/v1/agents", {"name": "lead", "model": "m", "multiagent": roster})
+        env = self.client.post("/v1/environments", {"name": f"e-{time.monotonic_ns()}", "config": {"type": "cloud"}})["id"]
+        sid = self.client.post("/v1/sessions", {"agent": lead["id"], "environment_id": env})["id"]
+        task = {"agent_name": "helper", "message": fake(call("echo", {"c": 1}), "---", "text echoed")}
+        self.client.say(sid, fake("tool send_to_agent " + json.dumps(task), "---", "text sent"))
+
+        def asked():
+            uses = of(self.client.events(sid), "agent.mcp_tool_use")
+            return uses[0] if uses else None
+
+        use = wait_for("the child's call is shown at the session", asked)
+        self.assertEqual((use["name"], use["mcp_server_name"], use["evaluated_permission"]), ("echo", "peer", "ask"))
+        self.assertTrue(use["session_thread_id"])
+        self.assertEqual(self.peer.calls, [])
+        allow = {"type": "user.tool_confirmation", "tool_use_id": use["id"], "result": "allow"}
+        self.client.post(f"/v1/sessions/{sid}/events", {"events": [allow]})
+        result = wait_for("its result", lambda: of(self.client.events(sid), "agent.mcp_tool_result"))[0]
+        self.assertEqual((result["mcp_tool_use_id"], result["is_error"]), (use["id"], False))
+        self.assertEqual(self.peer.calls, [("echo", {"c": 1})])
+        wait_for("the session is idle", lambda: self.client.get(f"/v1/sessions/{sid}")["status"] == "idle")
 
     def test_kill_at_each_commit_of_a_call(self):
         for point, ambiguous in (
