@@ -193,5 +193,41 @@ await example('observing tool calls: of a session in a cloud environment only th
   assert.equal(events.at(-1).stop_reason.type, 'end_turn');
 });
 
+await example('threads: a coordinator gives a task to an agent of its roster, whose call is allowed at the session', async () => {
+  const ask = { type: 'agent_toolset_20260401', default_config: { permission_policy: { type: 'always_ask' } } };
+  const environment = await client.beta.environments.create({ name: `threads-${Date.now()}` });
+  const researcher = await client.beta.agents.create({ name: 'researcher', model: 'claude-haiku-4-5', tools: [ask] });
+  const lead = await client.beta.agents.create({
+    name: 'lead',
+    model: 'claude-sonnet-5',
+    multiagent: { type: 'coordinator', agents: [{ type: 'agent', id: researcher.id, version: researcher.version }] },
+  });
+  const session = await client.beta.sessions.create({ environment_id: environment.id, agent: lead.id });
+  const stream = await client.beta.sessions.events.stream(session.id);
+  const work = script('tool bash {"command":"echo found it"}', '---', 'text The answer is 42.');
+  await say(session.id, script(`tool send_to_agent ${JSON.stringify({ agent_name: 'researcher', message: work })}`, '---', 'text I asked.'));
+  let report;
+  for await (const event of stream) {
+    if (event.type === 'agent.tool_use' && event.evaluated_permission === 'ask') {
+      assert.ok(event.session_thread_id);
+      await client.beta.sessions.events.send(session.id, { events: [{ type: 'user.tool_confirmation', tool_use_id: event.id, result: 'allow' }] });
+    }
+    if (event.type === 'agent.thread_message_received') report = event;
+    if (event.type === 'session.status_idle' && event.stop_reason.type === 'end_turn' && report) break;
+  }
+  assert.match(words(report), /The answer is 42/);
+  assert.equal(report.from_agent_name, 'researcher');
+  const threads = [];
+  for await (const t of client.beta.sessions.threads.list(session.id)) threads.push(t);
+  assert.equal(threads.length, 2);
+  const child = threads.find((t) => t.parent_thread_id);
+  assert.equal(child.agent.name, 'researcher');
+  const log = [];
+  for await (const e of client.beta.sessions.threads.events.list(child.id, { session_id: session.id })) log.push(e.type);
+  assert.ok(log.includes('agent.tool_result') && log.includes('agent.message'), log.join(' '));
+  const archived = await client.beta.sessions.threads.archive(child.id, { session_id: session.id });
+  assert.ok(archived.archived_at);
+});
+
 console.log(`${passed} passed, ${failed} failed`);
 process.exit(failed ? 1 : 0);
