@@ -9,9 +9,9 @@
 struct mg_assembly {
     struct mg_res *res; /* holds the rows */
     struct mg_turn_input in;
-    struct mg_sv user; /* content of the turn's input that is not in the transcript yet, or empty */
+    struct mg_sv user;  /* content of the turn's input that is not in the transcript yet, or empty */
     struct mg_sv model; /* the agent's own: a budget counts at its price, whatever the server sends the requests to */
-    int64_t fixed;     /* fingerprint of model, system and tools */
+    int64_t fixed;      /* fingerprint of model, system and tools */
     struct mg_context context;
     struct mg_compact compact;
     struct mg_request request; /* the turn's, or with compact.how ASK the one for the summary */

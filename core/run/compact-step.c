@@ -58,8 +58,10 @@ static mg_rc commit_asked(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a
     if (rc < 0)
         return rc;
     *ret_st = s.st;
-    /* A commit whose answer was lost may have been made: then the request is another one. */
-    if (s.st.turn_step != MG_TURN_MODEL || strcmp(s.st.request_id.s, r->request_id.s) != 0 || x.compact.n == 0)
+    /* A commit whose answer was lost may have been made: then the request is another one. Other tools may have come meanwhile, and with them another plan:
+     * notes never stand for more than the model has read. */
+    if (s.st.turn_step != MG_TURN_MODEL || strcmp(s.st.request_id.s, r->request_id.s) != 0 ||
+        x.compact.how != MG_COMPACT_ASK || x.compact.upto != r->told)
         return MG_OK;
     mg_budget_charge(&s, r->price, &res->usage);
     mg_turn_request_end(&s, res->fail != MG_MODEL_OK, &res->usage);

@@ -48,6 +48,7 @@ struct mg_run {
     bool grading;           /* the request is the grader's */
     atomic_bool ongoing;    /* the timer of an evaluation's signs of life is set */
     bool compacting;        /* the request asks for a summary, not for an answer */
+    int64_t told;           /* transcript entries that it lets the model read */
     int64_t fixed;          /* fingerprint of its fixed part */
     int64_t request_tokens; /* estimated */
 

@@ -27,6 +27,7 @@ static void remember(struct mg_run *r, const struct mg_assembly *x)
     r->result_max = mg_context_result_max(x->context.window);
     r->grading = x->in.grade;
     r->compacting = x->compact.how == MG_COMPACT_ASK;
+    r->told = x->compact.upto;
     (void)mg_id_from(in->request_id, &r->request_id);
     r->n_inputs = in->n_triggers < MG_RUN_INPUTS_MAX ? in->n_triggers : MG_RUN_INPUTS_MAX;
     for (int i = 0; i < r->n_inputs; i++)

@@ -227,12 +227,13 @@ static mg_rc result_event(struct mg_step *s, const struct mg_model_result *res, 
         return rc;
     bool failed =
         mg_json_is(content, MG_JSON_OBJECT) && mg_sv_ends(mg_json_get_str(s->arena, content, "type"), "_error");
+    bool list = content && content->type == MG_JSON_ARRAY;
     mg_jw_arr(&w);
-    if (mg_json_is(content, MG_JSON_OBJECT))
+    if (content && content->type == MG_JSON_OBJECT)
         put_result(s->arena, content, &w);
-    else if (!content || !content->child)
+    else if (!list || !content->child)
         put_text(&w, MG_SV("(no results)"));
-    for (const struct mg_json *c = mg_json_is(content, MG_JSON_ARRAY) ? content->child : NULL; c; c = c->next)
+    for (const struct mg_json *c = list ? content->child : NULL; c; c = c->next)
         put_result(s->arena, c, &w);
     mg_jw_arr_end(&w);
     mg_step_event(s, MG_EV_AGENT_TOOL_RESULT,
