@@ -96,6 +96,7 @@ store_tests = \
 	tests/store/test-restart$(EXEEXT) \
 	tests/store/test-sandbox-ends$(EXEEXT) \
 	tests/store/test-sandbox$(EXEEXT) \
+	tests/store/test-threads$(EXEEXT) \
 	tests/store/test-turn$(EXEEXT)
 
 # libmango from outside.
@@ -127,8 +128,8 @@ e2e_tests = \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
-	tests/e2e/test_plugin_services.py \
 	tests/e2e/test_outcomes.py \
+	tests/e2e/test_plugin_services.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
@@ -137,6 +138,7 @@ e2e_tests = \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_threads.py \
+	tests/e2e/test_threads_crash.py \
 	tests/e2e/test_turn_rules.py \
 	tests/e2e/test_turn_states.py \
 	tests/e2e/test_two_nodes.py \
@@ -220,8 +222,8 @@ EXTRA_DIST += \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
-	tests/e2e/test_plugin_services.py \
 	tests/e2e/test_outcomes.py \
+	tests/e2e/test_plugin_services.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
@@ -230,6 +232,7 @@ EXTRA_DIST += \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_threads.py \
+	tests/e2e/test_threads_crash.py \
 	tests/e2e/test_turn_rules.py \
 	tests/e2e/test_turn_states.py \
 	tests/e2e/test_two_nodes.py \
@@ -252,6 +255,7 @@ EXTRA_DIST += \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
+	tests/sdk/threads.mjs \
 	tests/sdk/typescript.mjs \
 	tests/sdk/ws_resume.mjs \
 	tests/sdk/ws_resume.py \

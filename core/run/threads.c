@@ -384,6 +384,25 @@ mg_rc mg_threads_resume_paused(struct mg_step *s, struct mg_err *err)
     return rc;
 }
 
+/* The session's turns have one node. Where another one has been named, and none of the turns that it runs is left, this one takes the new turns itself:
+ * nothing of the session would make that node look. */
+static void choose_node(struct mg_step *s)
+{
+    const struct mg_threads *t = s->threads;
+    bool kept = false, any = false;
+    for (int i = 0; i < t->n; i++) {
+        const struct mg_session_state *st = state_of(s, i);
+        bool runs = !t->all[i].ended && mg_turn_status(st) != MG_ST_IDLE;
+        any |= runs;
+        kept |= runs && st->turn_epoch == t->epochs[i];
+    }
+    if (!any || kept)
+        return;
+    pthread_mutex_lock(&s->engine->lock);
+    s->st.turn_node = s->engine->node;
+    pthread_mutex_unlock(&s->engine->lock);
+}
+
 /* The session's row has the usage of all its threads: here is the one place where it is summed, which a budget is held against. */
 mg_rc mg_threads_save(struct mg_step *s, struct mg_err *err)
 {
@@ -392,6 +411,7 @@ mg_rc mg_threads_save(struct mg_step *s, struct mg_err *err)
     s->st.busy_threads = 0;
     for (int i = 1; i < t->n; i++)
         s->st.busy_threads += !t->all[i].ended && mg_turn_status(state_of(s, i)) != MG_ST_IDLE;
+    choose_node(s);
     t->all[t->cur].st = s->st;
     struct mg_session_state primary = t->all[0].st;
     session_part(&primary, &s->st);

@@ -68,7 +68,7 @@ mg_rc mg_turn_claim_dead(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
                          struct mg_session_state **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 /* Gives a node's turns back at a clean stop, so that another node takes them at once. */
 mg_rc mg_turn_release(struct mg_pg *pg, const struct mg_id *node, struct mg_err *err) MG_MUSTCHECK;
-/* The running turns of node in sessions that have running children (session empty: all of them), as states. */
+/* The running turns of node in coordinators' sessions (session empty: in all of them), as states. */
 mg_rc mg_turns_own(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *node, struct mg_sv session,
                    struct mg_session_state **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 /* Of the given sessions those whose last_seq is above heads[i]: for the repair of streams. */

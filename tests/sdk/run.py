@@ -12,11 +12,12 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import go_tool  # noqa: E402
-from harness import BUILD, Mangod, SKIPPED  # noqa: E402
+from harness import BUILD, FakeModel, Mangod, SKIPPED  # noqa: E402
 
 WORK = os.path.join(BUILD, "tests", "sdk")
 INSTALL_S, RUN_S = 600, 300
 PYTHON_PACKAGES = ["anthropic==2.14.0", "websockets==17.4"]
+SCRIPTED = ["threads"]  # clients that need what only the scripted model says
 TYPESCRIPT = ["sdk-1.14.0", "sdk-1.2.0", "sdk-0.130.0", "sdk-0.120.0"]
 
 
@@ -56,7 +57,7 @@ def open_text(path):
 def prepare():
     """Copies of the scripts stand beside the packages, since node looks for them in the script's own folders."""
     os.makedirs(os.path.join(WORK, "go"), exist_ok=True)
-    for name in ("package.json", "typescript.mjs", "ws_resume.mjs", "python_sdk.py", "ws_resume.py"):
+    for name in ("package.json", "typescript.mjs", "threads.mjs", "ws_resume.mjs", "python_sdk.py", "ws_resume.py"):
         shutil.copy(os.path.join(HERE, name), WORK)
     for name in ("go.mod", "go.sum", "main.go"):
         shutil.copy(os.path.join(HERE, "go", name), os.path.join(WORK, "go"))
@@ -69,6 +70,7 @@ def clients():
     if install("npm", "npm.stamp", open_text(os.path.join(HERE, "package.json")), [npm]):
         out += [(alias, ["node", "typescript.mjs", alias], WORK) for alias in TYPESCRIPT]
         out += [("ws from npm", ["node", "ws_resume.mjs"], WORK)]
+        out += [("threads", ["node", "threads.mjs", TYPESCRIPT[0]], WORK)]
     else:
         missing += 1
     venv = os.path.join(WORK, "venv", "bin", "python")
@@ -103,6 +105,24 @@ def run(name, argv, cwd, env):
     return int(counts[-1][0]), int(counts[-1][1])
 
 
+def run_all(group, model_url):
+    """The clients of a group against one server. model_url: of the scripted endpoint, or None for the offline model."""
+    passed = failed = 0
+    if not group:
+        return 0, 0
+    with Mangod(database=None, env={"MANGO_DEFAULT_ENVIRONMENT": "cloud"}, model_url=model_url) as server:
+        env = dict(os.environ, MANGO_BASE_URL=f"http://127.0.0.1:{server.port}", MANGO_API_KEY=server.key)
+        env.pop("ANTHROPIC_API_KEY", None)
+        env.pop("ANTHROPIC_BASE_URL", None)
+        for name, argv, cwd in group:
+            got = run(name, argv, cwd, env)
+            passed, failed = passed + got[0], failed + got[1]
+        if server.stop() != 0:
+            print("not ok - the server did not stop cleanly")
+            failed += 1
+    return passed, failed
+
+
 def main():
     if not os.environ.get("MANGO_TEST_SDK"):
         print("skipped: MANGO_TEST_SDK is not set; it installs clients from npm, PyPI and the Go proxy (./bootstrap check sets it)")
@@ -115,16 +135,11 @@ def main():
     if not ready:
         return SKIPPED
     passed = failed = 0
-    with Mangod(database=None, env={"MANGO_DEFAULT_ENVIRONMENT": "cloud"}) as server:
-        env = dict(os.environ, MANGO_BASE_URL=f"http://127.0.0.1:{server.port}", MANGO_API_KEY=server.key)
-        env.pop("ANTHROPIC_API_KEY", None)
-        env.pop("ANTHROPIC_BASE_URL", None)
-        for name, argv, cwd in ready:
-            got = run(name, argv, cwd, env)
+    scripted = [c for c in ready if c[0] in SCRIPTED]
+    with FakeModel() as model:
+        for group, model_url in (([c for c in ready if c not in scripted], None), (scripted, model.url)):
+            got = run_all(group, model_url)
             passed, failed = passed + got[0], failed + got[1]
-        if server.stop() != 0:
-            print("not ok - the server did not stop cleanly")
-            failed += 1
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
