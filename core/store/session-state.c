@@ -213,7 +213,8 @@ mg_rc mg_turn_release(struct mg_pg *pg, const struct mg_id *node, struct mg_err 
 static const struct mg_stmt SQL_OWN = {
     "turns_own",
     "WITH own AS (SELECT session_id, turn_epoch, turn_step, turn_due_at FROM session_state WHERE turn_node = $1"
-    " AND roster AND (turn_step IN ('model', 'tools', 'backoff') OR busy_threads > 0) AND deleting_at IS NULL AND ($2 = '' OR session_id = $2))"
+    " AND roster AND (turn_step IN ('model', 'tools', 'backoff') OR busy_threads > 0) AND deleting_at IS NULL AND ($2 "
+    "= '' OR session_id = $2))"
     " SELECT session_id, thread_id, turn_epoch, turn_step, coalesce(mg_us(turn_due_at) - mg_us(clock_timestamp()), 0),"
     " true FROM (SELECT session_id, ''::text AS thread_id, turn_epoch, turn_step, turn_due_at FROM own UNION ALL"
     " SELECT st.session_id, st.thread_id, st.turn_epoch, st.turn_step, st.turn_due_at FROM own JOIN thread_state st"

@@ -28,7 +28,8 @@ static struct mango_sandbox_spec plain(const struct mango_sandbox_spec *spec, st
 }
 
 /* A label of its own for each create: its last digits are random, and the id tells them. */
-static mango_status create_another(void *ctx, const struct mango_call *call, struct mango_sandbox_spec *s, struct mango_sandbox_ref *ret)
+static mango_status create_another(void *ctx, const struct mango_call *call, struct mango_sandbox_spec *s,
+                                   struct mango_sandbox_ref *ret)
 {
     char label[LABEL_LEN + 1];
     memcpy(label, s->label.ptr, LABEL_LEN);
@@ -48,15 +49,16 @@ static mango_status lie_destroy(void *ctx, const struct mango_call *call, struct
     return local_destroy(ctx, call, id, label_in(id, label));
 }
 
-static mango_status lie_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
+static mango_status lie_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                               struct mango_sandbox_ref *ret)
 {
     struct mango_network net;
     struct mango_sandbox_spec s = plain(spec, &net);
     return getenv("LIE_TWICE") ? create_another(ctx, call, &s, ret) : local_create(ctx, call, &s, ret);
 }
 
-static mango_status lie_attach(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_sandbox_spec *spec,
-                               struct mango_sandbox_ref *ret)
+static mango_status lie_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
+                               const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
 {
     struct mango_network net;
     struct mango_sandbox_spec s = plain(spec, &net);
@@ -64,8 +66,8 @@ static mango_status lie_attach(void *ctx, const struct mango_call *call, struct 
     return local_attach(ctx, call, id, &s, ret);
 }
 
-static mango_status lie_exec(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req,
-                             struct mango_exec_result *ret)
+static mango_status lie_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
+                             const struct mango_exec_req *req, struct mango_exec_result *ret)
 {
     if (!(lies() & MANGO_CAP_CONCURRENT_EXEC))
         return local_exec(ctx, call, id, req, ret);
@@ -75,7 +77,8 @@ static mango_status lie_exec(void *ctx, const struct mango_call *call, struct ma
     return s;
 }
 
-static mango_status lie_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req, mango_proc *ret)
+static mango_status lie_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id,
+                                  const struct mango_exec_req *req, mango_proc *ret)
 {
     struct mango_exec_req r = *req;
     r.flags = 0; /* pipes for a terminal */
@@ -84,7 +87,8 @@ static mango_status lie_proc_open(void *ctx, const struct mango_call *call, stru
 
 /* ---- what local does not have ---- */
 
-static mango_status lie_list(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn, void *fn_ctx)
+static mango_status lie_list(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
+                             void *fn_ctx)
 {
     (void)owner, (void)ctx, (void)call, (void)fn, (void)fn_ctx;
     return MANGO_OK;
@@ -109,31 +113,32 @@ static mango_status lie_snapshot(void *ctx, const struct mango_call *call, struc
     (void)ctx, (void)call, (void)id;
     return liar_host->buf_append(liar_host, ret, "snapshot", 8);
 }
-static mango_status lie_fork(void *ctx, const struct mango_call *call, struct mango_sv snapshot, const struct mango_sandbox_spec *spec,
-                             struct mango_sandbox_ref *ret)
+static mango_status lie_fork(void *ctx, const struct mango_call *call, struct mango_sv snapshot,
+                             const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
 {
     (void)snapshot;
     return lie_create(ctx, call, spec, ret);
 }
-static mango_status lie_network(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_network *net)
+static mango_status lie_network(void *ctx, const struct mango_call *call, struct mango_sv id,
+                                const struct mango_network *net)
 {
     (void)ctx, (void)call, (void)id, (void)net;
     return MANGO_OK;
 }
-static mango_status lie_packages(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv json, mango_sink_fn *sink,
-                                 void *sink_ctx)
+static mango_status lie_packages(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv json,
+                                 mango_sink_fn *sink, void *sink_ctx)
 {
     (void)ctx, (void)call, (void)id, (void)json, (void)sink, (void)sink_ctx;
     return MANGO_OK;
 }
-static mango_status lie_archive_in(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path, mango_source_fn *source,
-                                   void *source_ctx)
+static mango_status lie_archive_in(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,
+                                   mango_source_fn *source, void *source_ctx)
 {
     (void)ctx, (void)call, (void)id, (void)path, (void)source, (void)source_ctx;
     return MANGO_OK;
 }
-static mango_status lie_archive_out(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path, mango_sink_fn *sink,
-                                    void *sink_ctx)
+static mango_status lie_archive_out(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,
+                                    mango_sink_fn *sink, void *sink_ctx)
 {
     (void)ctx, (void)call, (void)id, (void)path, (void)sink, (void)sink_ctx;
     return MANGO_OK;
@@ -155,7 +160,8 @@ static void forget_all(struct local *l)
         closedir(d);
 }
 
-static mango_status lie_init(const struct mango_host *h, const struct mango_call *call, struct mango_sv config, void **ret_ctx)
+static mango_status lie_init(const struct mango_host *h, const struct mango_call *call, struct mango_sv config,
+                             void **ret_ctx)
 {
     liar_host = h;
     mango_status s = local_init(h, call, config, ret_ctx);

@@ -79,10 +79,11 @@ static void a_changed_specification_is_never_mixed_in(void **state)
     struct mg_sandbox *s = NULL;
     struct mg_err err = {0};
     char sql[512];
-    snprintf(sql, sizeof(sql),
-             "INSERT INTO sandbox_intents (session_id, provider, label, spec, spec_hash, last_try) VALUES ('%s', 'local', "
-             "'x', '{\"image\":\"older\",\"network\":{\"mode\":\"open\"}}', 'sha256:older', now())",
-             f->session.s);
+    snprintf(
+        sql, sizeof(sql),
+        "INSERT INTO sandbox_intents (session_id, provider, label, spec, spec_hash, last_try) VALUES ('%s', 'local', "
+        "'x', '{\"image\":\"older\",\"network\":{\"mode\":\"open\"}}', 'sha256:older', now())",
+        f->session.s);
     pgtest_run(f->db, sql);
     assert_int_equal(rig_try_acquire(f, &s, &err), MG_EUNAVAIL);
     assert_non_null(strstr(err.text, "another specification"));
@@ -113,8 +114,8 @@ static void case_53_many_that_fail_hold_back_no_other(void **state)
     struct mg_id last = f->session;
     for (int i = 0; i < MANY; i++) {
         f->session = rig_session(f);
-        snprintf(sql, sizeof(sql), "INSERT INTO sandboxes VALUES ('%s', 'elsewhere', 'x%d', 'l', 'h', 'g')", f->session.s,
-                 i);
+        snprintf(sql, sizeof(sql), "INSERT INTO sandboxes VALUES ('%s', 'elsewhere', 'x%d', 'l', 'h', 'g')",
+                 f->session.s, i);
         pgtest_run(f->db, sql);
         rig_mark_deleting(f);
     }

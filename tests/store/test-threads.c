@@ -3,6 +3,7 @@
 
 #include "store/session-state.h"
 #include "store/thread-state.h"
+#include "store/tool-call.h"
 #include "support/pgtest.h"
 #include "unit/unit.h"
 
@@ -210,8 +211,9 @@ static void a_node_finds_what_was_claimed_for_it(void **state)
     struct mg_thread_state x = child_of("sesn_claimed", "sthr_claimed", 1);
     x.st.turn_step = MG_TURN_MODEL;
     child_make(&x);
-    pgtest_run(db, "UPDATE session_state SET busy_threads = 1, turn_node = 'node_1', turn_step = 'model', turn_epoch = 5 "
-                   "WHERE session_id = 'sesn_claimed'");
+    pgtest_run(db,
+               "UPDATE session_state SET busy_threads = 1, turn_node = 'node_1', turn_step = 'model', turn_epoch = 5 "
+               "WHERE session_id = 'sesn_claimed'");
     assert_int_equal(mg_turns_own(arena, pg, &node, MG_SV("sesn_claimed"), &got, &n, NULL), MG_OK);
     assert_int_equal(n, 2);
     const struct mg_session_state *primary = find(got, n, "sesn_claimed", "");

@@ -81,6 +81,6 @@ bool plugin_build_local(const char *dir)
 
 bool plugin_build_liar(const char *dir)
 {
-    return plugin_build(dir, "liar",
-                        "tests/abi/liar.c $(ls plugins/local/*.c | grep -v /plugin.c) plugins/common/*.c", "-I.");
+    return plugin_build(dir, "liar", "tests/abi/liar.c $(ls plugins/local/*.c | grep -v /plugin.c) plugins/common/*.c",
+                        "-I.");
 }

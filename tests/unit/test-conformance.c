@@ -143,7 +143,8 @@ static void a_plugin_of_a_service_runs_only_when_told_so(void **state)
 {
     (void)state;
     mg_auto(buf) struct mg_buf report = MG_BUF_INIT(REPORT_MAX);
-    assert_true(plugin_build(dir, "served", "tests/abi/variant.c", "-DREQUIRED_HOST=MANGO_HOST_HTTP -DNAME='\"served\"'"));
+    assert_true(
+        plugin_build(dir, "served", "tests/abi/variant.c", "-DREQUIRED_HOST=MANGO_HOST_HTTP -DNAME='\"served\"'"));
     assert_int_equal(run("served", &report), 0);
     assert_non_null(strstr(report.ptr, "ok 1 - the file, its descriptor and its tables are what this server loads\n"));
     assert_non_null(strstr(report.ptr, "core/health_answers # SKIP it makes sandboxes at a service: add --live\n"));

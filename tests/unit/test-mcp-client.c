@@ -309,7 +309,8 @@ static void floods_are_cut(void **state)
     static const struct {
         const char *script, *says;
     } cases[] = {
-        {"repeat 20000 data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\nline \nend", "no JSON"}, /* one event of many lines */
+        {"repeat 20000 data: {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\nline \nend",
+         "no JSON"}, /* one event of many lines */
         {"", "over 16777216 bytes"},
     };
     struct fixture *f = *state;
