@@ -12,4 +12,3 @@ dist_migrations_DATA = \
 	migrations/0008_node_backends.sql \
 	migrations/0009_outcomes.sql \
 	migrations/0010_own_turns.sql
-	migrations/0007_node_backends.sql
