@@ -99,6 +99,14 @@ store_tests = \
 	tests/store/test-threads$(EXEEXT) \
 	tests/store/test-turn$(EXEEXT)
 
+# The parts of the backend `docker` that need no Engine.
+check_LTLIBRARIES += tests/support/libdocker.la
+tests_support_libdocker_la_SOURCES = plugins/docker/demux.c plugins/docker/endpoint.c plugins/docker/registry.c
+tests_support_libdocker_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
+tests_support_libdocker_la_LIBADD = plugins/common/libcommon.la
+tests_unit_test_docker_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins
+tests_unit_test_docker_LDADD = tests/support/libdocker.la $(LDADD)
+
 # libmango from outside.
 # files: tests/lib/test-*.c = {stem}$(EXEEXT)
 lib_tests = \

@@ -66,6 +66,8 @@ mango_status volume_check(const struct docker *d, const struct mango_call *call,
 
 /* ---- making ---- */
 
+static mango_status drop_volume(const struct docker *d, const struct mango_call *call, const char *name);
+
 static bool is_limited(const struct mango_sandbox_spec *spec)
 {
     return spec->network && spec->network->mode == MANGO_NET_LIMITED;
@@ -85,14 +87,26 @@ static void put_labels(struct text *t, const struct mango_sandbox_spec *spec, co
     text_add(t, "}");
 }
 
-/* Makes it or finds it; identity is the one of what is there then. */
-static mango_status make_volume(const struct docker *d, const struct mango_call *call,
+/* What the Engine said of a volume of our name. MANGO_ENOENT: it has no labels of ours at all. The name is a hash that
+ * nobody meets by accident: it is what is left when the Engine is killed between making a volume and noting its labels. */
+static mango_status whose(const struct docker *d, const struct mango_call *call, struct mango_sv volume,
+                          const char *name, struct mango_sv label)
+{
+    char found[LABEL_LEN + 1];
+    if (json_get(volume, "Labels/io.mango.label").len == 0)
+        return MANGO_ENOENT;
+    if (!json_copy(volume, "Labels/io.mango.label", found, sizeof(found)) || !sv_is(label, found))
+        return fail(d, call, MANGO_EDENIED, "the volume %s exists and does not belong to this session", name);
+    return MANGO_OK;
+}
+
+static mango_status post_volume(const struct docker *d, const struct mango_call *call,
                                 const struct mango_sandbox_spec *spec, const char *name, const char *root,
                                 char identity[IDENTITY_LEN + 1], bool *ret_new)
 {
     text_auto struct text body = {0};
     struct engine_res r = {0};
-    char found[IDENTITY_LEN + 1], label[LABEL_LEN + 1];
+    char found[IDENTITY_LEN + 1] = "";
     uint64_t disk = spec->disk_bytes ? spec->disk_bytes : d->set.disk_bytes;
     random_hex(identity, IDENTITY_LEN);
     text_add(&body, "{\"Name\":");
@@ -106,23 +120,30 @@ static mango_status make_volume(const struct docker *d, const struct mango_call 
     const struct engine_req req = {
         .method = "POST", .path = "/volumes/create", .body = text_view(&body), .control = true};
     mango_status s = body.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
-    struct mango_sv doc = s == MANGO_OK && r.status == 201 ? engine_body(d, &r) : no_text();
-    if (s == MANGO_OK && r.status != 201 && disk)
+    if (s == MANGO_OK && r.status != 201)
         s = engine_fail(d, call, &r,
-                        "make a volume with a size limit (the file system below its data folder needs project quotas; "
-                        "without them set no disk limit)");
-    else if (s == MANGO_OK && r.status != 201)
-        s = engine_fail(d, call, &r, "make the workspace's volume");
-    else if (s == MANGO_OK &&
-             (!json_copy(doc, "Labels/io.mango.identity", found, sizeof(found)) ||
-              !json_copy(doc, "Labels/io.mango.label", label, sizeof(label)) || !sv_is(spec->label, label)))
-        s = fail(d, call, MANGO_EDENIED, "the volume %s exists and does not belong to this session", name);
-    if (s == MANGO_OK) {
-        *ret_new = strcmp(identity, found) == 0;
-        memcpy(identity, found, sizeof(found));
-    }
+                        disk ? "make a volume with a size limit (the file system below its data folder needs project "
+                               "quotas; without them set no disk limit)"
+                             : "make the workspace's volume");
+    else if (s == MANGO_OK)
+        s = whose(d, call, engine_body(d, &r), name, spec->label);
+    if (s == MANGO_OK && !json_copy(engine_body(d, &r), "Labels/io.mango.identity", found, sizeof(found)))
+        s = fail(d, call, MANGO_EDENIED, "the volume %s has lost its identity", name);
+    *ret_new = strcmp(identity, found) == 0;
+    memcpy(identity, found, sizeof(found));
     engine_free(d, &r);
     return s;
+}
+
+/* Makes it or finds it; identity is the one of what is there then. */
+static mango_status make_volume(const struct docker *d, const struct mango_call *call,
+                                const struct mango_sandbox_spec *spec, const char *name, const char *root,
+                                char identity[IDENTITY_LEN + 1], bool *ret_new)
+{
+    mango_status s = post_volume(d, call, spec, name, root, identity, ret_new);
+    if (s == MANGO_ENOENT && (s = drop_volume(d, call, name)) == MANGO_OK)
+        s = post_volume(d, call, spec, name, root, identity, ret_new);
+    return s == MANGO_ENOENT ? fail(d, call, MANGO_EINTERNAL, "the volume %s does not keep its labels", name) : s;
 }
 
 static void put_bind(struct text *t, struct mango_sv source, struct mango_sv target)
@@ -217,8 +238,6 @@ static mango_status post_container(const struct docker *d, const struct mango_ca
     engine_free(d, &r);
     return s;
 }
-
-static mango_status drop_volume(const struct docker *d, const struct mango_call *call, const char *name);
 
 static void undo_volume(const struct docker *d, const char *name)
 {
@@ -352,7 +371,7 @@ static mango_status drop_volume(const struct docker *d, const struct mango_call 
 static mango_status volume_label(const struct docker *d, const struct mango_call *call, const char *name,
                                  struct mango_sv label, bool *ret_there)
 {
-    char path[PATH_ROOM], found[LABEL_LEN + 1];
+    char path[PATH_ROOM];
     struct engine_res r = {0};
     snprintf(path, sizeof(path), "/volumes/%s", name);
     const struct engine_req req = {.method = "GET", .path = path, .control = true};
@@ -360,11 +379,10 @@ static mango_status volume_label(const struct docker *d, const struct mango_call
     *ret_there = s == MANGO_OK && r.status == 200;
     if (s == MANGO_OK && r.status != 200 && r.status != 404)
         s = engine_fail(d, call, &r, "look at the workspace's volume");
-    else if (*ret_there &&
-             (!json_copy(engine_body(d, &r), "Labels/io.mango.label", found, sizeof(found)) || !sv_is(label, found)))
-        s = fail(d, call, MANGO_EDENIED, "the volume %s does not belong to this session", name);
+    else if (*ret_there)
+        s = whose(d, call, engine_body(d, &r), name, label);
     engine_free(d, &r);
-    return s;
+    return s == MANGO_ENOENT ? MANGO_OK : s;
 }
 
 /* The name that a forked sandbox holds on its image. */

@@ -117,6 +117,10 @@ mango_status engine_hijack(const struct docker *d, const struct mango_call *call
 /* Asks the Engine who it is and agrees on a version. */
 mango_status engine_hello(struct docker *d, const struct mango_call *call);
 
+/* ---- credentials.c ---- */
+/* Appends the value of X-Registry-Auth for the image's registry; nothing when there are no credentials for it. */
+mango_status registry_auth(const struct docker *d, const struct mango_call *call, const char *image, struct text *out);
+
 /* ---- image.c ---- */
 /* Pulls the image when it is not there, and makes its child with mango-box and the workspace's folder. */
 mango_status image_ready(struct docker *d, const struct mango_call *call, const char *image, const char *root,

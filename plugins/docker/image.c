@@ -5,7 +5,6 @@
 #include "common/json.h"
 #include "common/tar.h"
 #include "docker/docker.h"
-#include "docker/registry.h"
 
 /* Images. A session's container is made from a child of the image that was asked for: the same, plus mango-box and the
  * folder of the workspace with the right owner. So nothing is copied into a container when it starts, it works with a

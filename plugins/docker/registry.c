@@ -1,18 +1,12 @@
 #include "docker/registry.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/json.h"
 
 #define HUB "https://index.docker.io/v1/"
-
-enum { CONFIG_MAX = 1024 * 1024 /* bytes of a config.json */ };
 
 void registry_of(const char *image, char *host, size_t size)
 {
@@ -102,7 +96,7 @@ static bool from_entry(struct mango_sv entry, const char *host, struct text *out
     text_auto struct text coded = {0};
     text_auto struct text plain = {0};
     if (json_text(json_get(entry, "identitytoken"), &token) && token.len > 0) {
-        put_header(out, no_text(), no_text(), text_view(&token), host);
+        put_header(out, sv_z(""), sv_z(""), text_view(&token), host);
         return true;
     }
     if (!json_text(json_get(entry, "auth"), &coded) || !decode(text_view(&coded), &plain))
@@ -111,7 +105,7 @@ static bool from_entry(struct mango_sv entry, const char *host, struct text *out
     if (!colon)
         return false;
     uint64_t user = (uint64_t)(colon - plain.ptr);
-    put_header(out, (struct mango_sv){plain.ptr, user}, (struct mango_sv){colon + 1, plain.len - user - 1}, no_text(),
+    put_header(out, (struct mango_sv){plain.ptr, user}, (struct mango_sv){colon + 1, plain.len - user - 1}, sv_z(""),
                host);
     explicit_bzero(plain.ptr, plain.cap);
     return true;
@@ -141,42 +135,4 @@ int registry_lookup(struct mango_sv config, const char *host, struct text *out, 
         return -1;
     }
     return 0;
-}
-
-static char *config_path(const struct docker *d)
-{
-    struct text t = {0};
-    const char *home = getenv("HOME");
-    if (d->set.config_dir)
-        text_printf(&t, "%s/config.json", d->set.config_dir);
-    else if (home && *home)
-        text_printf(&t, "%s/.docker/config.json", home);
-    return t.ptr;
-}
-
-mango_status registry_auth(const struct docker *d, const struct mango_call *call, const char *image, struct text *out)
-{
-    char host[256], why[300] = "";
-    char *path = config_path(d);
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    mango_status s = MANGO_OK;
-    if (fd < 0) {
-        if (path && errno != ENOENT && errno != ENOTDIR)
-            s = fail(d, call, MANGO_EINVALID, "cannot read %.200s: %s; see DOCKER_CONFIG", path, strerror(errno));
-        free(path);
-        return s;
-    }
-    char *text = malloc(CONFIG_MAX);
-    ssize_t n = text ? read(fd, text, CONFIG_MAX) : -1;
-    close(fd);
-    registry_of(image, host, sizeof(host));
-    if (n < 0)
-        s = fail(d, call, MANGO_EINVALID, "cannot read %.200s: %s", path, strerror(errno));
-    else if (registry_lookup((struct mango_sv){text, (uint64_t)n}, host, out, why, sizeof(why)) < 0)
-        s = fail(d, call, MANGO_EINVALID, "%.200s %s", path, why);
-    if (text)
-        explicit_bzero(text, CONFIG_MAX);
-    free(text);
-    free(path);
-    return s;
 }

@@ -2,12 +2,9 @@
 #ifndef MANGO_DOCKER_REGISTRY_H
 #define MANGO_DOCKER_REGISTRY_H
 
-#include "docker/docker.h"
+#include "common/text.h"
 
-/* Appends the value of X-Registry-Auth for the image's registry; nothing when there are no credentials for it. */
-mango_status registry_auth(const struct docker *d, const struct mango_call *call, const char *image, struct text *out);
-
-/* The parts that need no files. host: the registry of an image's name as config.json spells it. */
+/* host: the registry of an image's name as config.json spells it. */
 void registry_of(const char *image, char *host, size_t size);
 /* Looks up host in the text of a config.json. 1: out has the header's value; 0: no credentials; -1: why says what is
  * wrong. */

@@ -83,6 +83,19 @@ class Boxes(unittest.TestCase):
             self.d.ok("destroy", self.box)
             self.assertEqual([n for n in left() if self.box in n], [])
 
+    def until_ok(self, *words):
+        """Again and again, as the reconciler does it."""
+        answers = []
+
+        def done():
+            answers.append(self.d.call(*words))
+            return answers[-1]["status"] == OK
+
+        try:
+            wait_for(words[0], done, 60, 0.2)
+        except AssertionError:
+            raise AssertionError(f"{words}: {answers[-1]}") from None
+
     def usable(self, d=None):
         """The sandbox answers and its files are what they were."""
         self.assertEqual((d or self.d).out(self.box, "echo still here"), "still here")
@@ -390,7 +403,7 @@ class EngineDies(Boxes):
             self.d.wait(n)
         wait_for("the Engine", lambda: self.d.call("health")["status"] == OK, 60)
         for b in boxes:  # what the reconciler does: again, then away
-            wait_for("the create", lambda b=b: self.d.call("create", b, self.d.owner, "none", 0, 0, 0, 0)["status"] == OK, 60)
+            self.until_ok("create", b, self.d.owner, "none", 0, 0, 0, 0)
         listed = self.d.ok("list", self.d.owner)["labels"]
         self.assertEqual(sorted(listed), sorted(boxes + [self.box]))
         calls = [self.d.send("destroy", b) for b in boxes]
@@ -400,7 +413,7 @@ class EngineDies(Boxes):
             self.d.wait(n)
         wait_for("the Engine", lambda: self.d.call("health")["status"] == OK, 60)
         for b in boxes:
-            wait_for("the destroy", lambda b=b: self.d.call("destroy", b)["status"] == OK, 60)
+            self.until_ok("destroy", b)
         self.assertEqual([n for n in left() if n[6:] in boxes], [])
 
 

@@ -20,12 +20,12 @@ check_PROGRAMS += $(fuzzers)
 noinst_HEADERS += tests/fuzz/fuzz.h
 
 if FUZZERS
-FUZZ_LDADD = libcore.la $(FUZZ_LDFLAGS)
+FUZZ_LDADD = tests/support/libdocker.la libcore.la $(FUZZ_LDFLAGS)
 else
 TESTS += $(fuzzers)
 check_LTLIBRARIES += tests/fuzz/libreplay.la
 tests_fuzz_libreplay_la_SOURCES = tests/fuzz/replay.c
-FUZZ_LDADD = tests/fuzz/libreplay.la libcore.la
+FUZZ_LDADD = tests/fuzz/libreplay.la tests/support/libdocker.la libcore.la
 endif
 
 # lines: tests/fuzz/fuzz-*.c = {id}_LDADD = $(FUZZ_LDADD)
@@ -42,6 +42,10 @@ tests_fuzz_fuzz_offline_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_query_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_sse_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_ws_LDADD = $(FUZZ_LDADD)
+
+# Parsers of the adapters.
+tests_fuzz_fuzz_tar_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins
+tests_fuzz_fuzz_engine_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins
 
 # As long as the whole run of one release: make fuzz FUZZ_SECONDS=600
 FUZZ_SECONDS = 60
