@@ -38,6 +38,7 @@ unit_tests = \
 	tests/unit/test-conf$(EXEEXT) \
 	tests/unit/test-conformance$(EXEEXT) \
 	tests/unit/test-context$(EXEEXT) \
+	tests/unit/test-docker$(EXEEXT) \
 	tests/unit/test-egress-proxy$(EXEEXT) \
 	tests/unit/test-egress$(EXEEXT) \
 	tests/unit/test-environment-body$(EXEEXT) \

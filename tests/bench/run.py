@@ -469,6 +469,47 @@ def plugins():
     return os.path.join(BUILD, "plugins", "loadable")
 
 
+def docker(b):
+    """What tests/bench/docker_rows.py measured, once for all its rows."""
+
+    @contextlib.contextmanager
+    def make():
+        out = run([os.path.join(SRC, "tests/support/docker-run"), sys.executable, os.path.join(HERE, "docker_rows.py")], timeout=400)
+        yield json.loads(out.strip().split("\n")[-1])
+
+    return b.part("docker", make)
+
+
+@row(15)
+def docker_command(b):
+    ref, got = docker(b)["15"]
+    yield ratio(15, "command in a live sandbox of docker, p50, of an exec through the Engine API", ref, got, " ms", 0.5, 0.08, False)
+
+
+@row(16)
+def docker_first_command(b):
+    ref, got = docker(b)["16"]
+    yield ratio(16, "first command of a sandbox of docker, of create, start and exec by hand", ref, got, " ms", 1.15, 1.05, False)
+
+
+@row(17)
+def docker_commands(b):
+    ref, got = docker(b)["17"]
+    yield ratio(17, "commands in 8 sandboxes of docker, of execs through the Engine API", ref, got, "/s", 3, 20)
+
+
+@row(19)
+def docker_call(b):
+    ref, got = docker(b)["19"]
+    yield ratio(19, "call of a service by an adapter (the Engine's ping), p50, of the same on a kept connection", ref, got, " ms", 5, 2, False)
+
+
+@row(20)
+def docker_file(b):
+    grown = docker(b)["20"]
+    yield Result(20, "100 MB into a sandbox of docker and back: growth of peak memory, MB", "100 MB", f"{grown:.1f} MB", grown, 8, 2, False)
+
+
 @row(18)
 def local_command(b):
     def once():

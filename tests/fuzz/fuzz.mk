@@ -5,6 +5,7 @@ fuzzers = \
 	tests/fuzz/fuzz-body$(EXEEXT) \
 	tests/fuzz/fuzz-conf$(EXEEXT) \
 	tests/fuzz/fuzz-egress$(EXEEXT) \
+	tests/fuzz/fuzz-engine$(EXEEXT) \
 	tests/fuzz/fuzz-head$(EXEEXT) \
 	tests/fuzz/fuzz-image$(EXEEXT) \
 	tests/fuzz/fuzz-json$(EXEEXT) \
@@ -14,6 +15,7 @@ fuzzers = \
 	tests/fuzz/fuzz-offline$(EXEEXT) \
 	tests/fuzz/fuzz-query$(EXEEXT) \
 	tests/fuzz/fuzz-sse$(EXEEXT) \
+	tests/fuzz/fuzz-tar$(EXEEXT) \
 	tests/fuzz/fuzz-ws$(EXEEXT)
 
 check_PROGRAMS += $(fuzzers)
@@ -32,6 +34,7 @@ endif
 tests_fuzz_fuzz_body_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_conf_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_egress_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_engine_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_head_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_image_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
@@ -41,6 +44,7 @@ tests_fuzz_fuzz_names_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_offline_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_query_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_sse_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_tar_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_ws_LDADD = $(FUZZ_LDADD)
 
 # Parsers of the adapters.

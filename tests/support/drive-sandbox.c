@@ -16,12 +16,16 @@
  *   pause LABEL   resume LABEL   snapshot LABEL   unsnapshot NAME   fork NAME LABEL OWNER
  *   pack LABEL PATH FILE   unpack LABEL PATH FILE       archives to and from a file of this machine
  *   time LABEL N SCRIPT                                 N commands one after the other: "p50" and "p99" in ms
+ *   pings N SOCKET                                      N calls of health, and N GET /_ping by hand on one kept connection to
+ *                                                       an Engine's socket: "p50_us" and "raw_p50_us"
  *   many LABELS SECONDS SCRIPT                          one thread for each of LABELS (with commas): "rate" commands/s */
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -406,6 +410,56 @@ static mango_status time_op(const struct job *j, const struct mango_call *call, 
     return MANGO_OK;
 }
 
+/* As little as a client can do: a request on a connection that is kept, an answer that comes in one piece. */
+static bool ping_by_hand(int fd)
+{
+    static const char get[] = "GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n";
+    char answer[4096];
+    size_t n = 0;
+    if (write(fd, get, sizeof(get) - 1) != (ssize_t)(sizeof(get) - 1))
+        return false;
+    do {
+        ssize_t got = read(fd, answer + n, sizeof(answer) - 1 - n);
+        if (got <= 0)
+            return false;
+        n += (size_t)got;
+        answer[n] = '\0';
+    } while (!strstr(answer, "\r\n\r\nOK") && n < sizeof(answer) - 1);
+    return strncmp(answer, "HTTP/1.1 200", 12) == 0;
+}
+
+static int connect_to(const char *path)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    return fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 ? fd : -1;
+}
+
+static mango_status pings_op(const struct job *j, const struct mango_call *call, struct mg_jw *w)
+{
+    uint64_t n = number(j, 2);
+    mg_autofree uint64_t *ns = mg_xcalloc(n + 1, sizeof(*ns));
+    mg_autofree uint64_t *raw = mg_xcalloc(n + 1, sizeof(*raw));
+    int fd = connect_to(word(j, 3));
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t start = mg_now_ns();
+        if (plugin->sandbox->health(plugin->ctx, call) != MANGO_OK)
+            return MANGO_ERETRY;
+        ns[i] = mg_now_ns() - start;
+        start = mg_now_ns();
+        if (fd < 0 || !ping_by_hand(fd))
+            return MANGO_EINTERNAL;
+        raw[i] = mg_now_ns() - start;
+    }
+    close(fd);
+    qsort(ns, n, sizeof(*ns), by_time);
+    qsort(raw, n, sizeof(*raw), by_time);
+    mg_jw_kint(w, "p50_us", (int64_t)(ns[n / 2] / 1000));
+    mg_jw_kint(w, "raw_p50_us", (int64_t)(raw[n / 2] / 1000));
+    return MANGO_OK;
+}
+
 struct runner {
     const char *label, *script;
     uint64_t until, done;
@@ -456,9 +510,10 @@ static const struct {
     const char *name;
     int words;
 } operations[] = {
-    {"create", 4}, {"attach", 4},     {"mount", 6},   {"fork", 5},   {"exec", 6},   {"read", 6},     {"write", 5},
-    {"stream", 5}, {"stat", 4},       {"destroy", 3}, {"detach", 3}, {"health", 2}, {"pause", 3},    {"resume", 3},
-    {"list", 3},   {"unsnapshot", 3}, {"pack", 5},    {"unpack", 5}, {"time", 5},   {"snapshot", 3}, {"many", 5},
+    {"create", 4}, {"attach", 4},   {"mount", 6}, {"fork", 5},       {"exec", 6},   {"read", 6},
+    {"write", 5},  {"stream", 5},   {"stat", 4},  {"destroy", 3},    {"detach", 3}, {"health", 2},
+    {"pause", 3},  {"resume", 3},   {"list", 3},  {"unsnapshot", 3}, {"pack", 5},   {"unpack", 5},
+    {"time", 5},   {"snapshot", 3}, {"many", 5},  {"pings", 4},
 };
 
 static mango_status dispatch(const struct job *j, const struct mango_call *call, struct mg_jw *w)
@@ -475,6 +530,8 @@ static mango_status dispatch(const struct job *j, const struct mango_call *call,
         return exec_op(j, call, w);
     if (strcmp(op, "time") == 0)
         return time_op(j, call, w);
+    if (strcmp(op, "pings") == 0)
+        return pings_op(j, call, w);
     if (strcmp(op, "many") == 0)
         return many_op(j, w);
     if (strcmp(op, "read") == 0 || strcmp(op, "write") == 0 || strcmp(op, "stream") == 0 || strcmp(op, "stat") == 0)
