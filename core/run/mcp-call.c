@@ -145,7 +145,7 @@ static mg_rc resolve(struct mg_run *r, struct mg_pg *pg, struct mg_err *err)
     mg_auto(res) struct mg_res *res = NULL;
     struct mg_mcp_work *w = mg_mcp_work_of(r);
     struct mg_sv agent;
-    struct mg_json *v;
+    struct mg_json *v = NULL;
     mg_rc rc = mg_mcp_agent_load(pg, &r->session, &r->thread, &res, &agent, &w->cloud, err);
     if (rc == MG_OK)
         rc = mg_mcp_attach(r, pg, a, &agent, err);

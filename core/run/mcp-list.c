@@ -108,7 +108,7 @@ static struct mg_sv extended(struct mg_run *r, struct mg_arena *a, const struct 
 mg_rc mg_mcp_attach(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct mg_sv *agent, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *res = NULL;
-    struct mg_mcp_snapshot *all;
+    struct mg_mcp_snapshot *all = NULL;
     struct mg_json *v;
     int n = 0;
     if (r->mcp)

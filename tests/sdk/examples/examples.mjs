@@ -229,5 +229,27 @@ await example('threads: a coordinator gives a task to an agent of its roster, wh
   assert.ok(archived.archived_at);
 });
 
+await example('outcomes: the work is judged by the rubric, revised, and judged again', async () => {
+  const { session } = await begin({});
+  const stream = await client.beta.sessions.events.stream(session.id);
+  const verdict = (result, explanation) => `text ${JSON.stringify({ result, explanation })}`;
+  const rubric = [`For ${session.id}:`, '#grade', `@1 ${verdict('needs_revision', 'The second line is too long.')}`, `+1 ${verdict('satisfied', 'Now it fits.')}`, '#end'];
+  const sent = await client.beta.sessions.events.send(session.id, {
+    events: [{ type: 'user.define_outcome', description: 'Write a haiku about the sea.', rubric: { type: 'text', content: rubric.join('\n') }, max_iterations: 3 }],
+  });
+  assert.equal(sent.data[0].type, 'user.define_outcome');
+  const ends = [];
+  for await (const event of stream) {
+    if (event.type === 'span.outcome_evaluation_end') ends.push([event.iteration, event.result]);
+    if (event.type === 'session.status_idle') break;
+  }
+  assert.deepEqual(ends, [
+    [0, 'needs_revision'],
+    [1, 'satisfied'],
+  ]);
+  const [evaluation] = (await client.beta.sessions.retrieve(session.id)).outcome_evaluations;
+  assert.deepEqual([evaluation.result, evaluation.explanation], ['satisfied', 'Now it fits.']);
+});
+
 console.log(`${passed} passed, ${failed} failed`);
 process.exit(failed ? 1 : 0);
