@@ -87,6 +87,7 @@ unit_tests = \
 # files: tests/store/test-*.c = {stem}$(EXEEXT)
 store_tests = \
 	tests/store/test-api-key$(EXEEXT) \
+	tests/store/test-context-mark$(EXEEXT) \
 	tests/store/test-embedded$(EXEEXT) \
 	tests/store/test-migrate$(EXEEXT) \
 	tests/store/test-node$(EXEEXT) \

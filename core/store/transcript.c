@@ -52,7 +52,9 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
     " AND (e.seq = (SELECT turn_trigger FROM st) OR (e.seq <= (SELECT turn_upto FROM st) AND e.type ="          \
     " 'agent.thread_message_received') OR (e.type = 'system.message'" system "))"                               \
     " UNION ALL SELECT 3, ordinal, kind, content, a, b, made_at, turn FROM context_marks WHERE session_id = $1" \
-    " AND thread_id = " thread " AND EXISTS (SELECT FROM st) ORDER BY 1, 2"
+    " AND thread_id = " thread " AND EXISTS (SELECT FROM st) AND (kind <> 'summary' OR ordinal = (SELECT"       \
+    " m.ordinal FROM context_marks m WHERE m.session_id = $1 AND m.thread_id = " thread                         \
+    " AND m.kind = 'summary' ORDER BY m.ordinal DESC LIMIT 1)) ORDER BY 1, 2"
 #define DIRECTLY_BEHIND                                                                                       \
     " AND (e.seq = 1 + (SELECT turn_trigger FROM st) OR EXISTS (SELECT FROM events b WHERE b.session_id = $1" \
     " AND b.seq = e.seq - 1 AND b.type IN ('user.tool_result', 'user.custom_tool_result')))"

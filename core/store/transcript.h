@@ -27,7 +27,7 @@ struct mg_turn_input {
     bool grade;                     /* the request is the grader's */
     struct mg_transcript_row *rows; /* the entries behind the newest summary: the last n_rows of the len */
     int n_rows;
-    struct mg_context_mark *marks; /* in the order of their making */
+    struct mg_context_mark *marks; /* in the order of their making; of the summaries the newest alone */
     int n_marks;
     struct mg_sv
         *triggers; /* bodies of the turn's unprocessed input events, in order: the trigger and its companions */
