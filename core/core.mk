@@ -16,6 +16,8 @@ libcore_la_SOURCES = \
 	core/api/render.h \
 	core/api/routes.c \
 	core/api/routes.h \
+	core/api/scope.c \
+	core/api/scope.h \
 	core/api/send.c \
 	core/api/sessions.c \
 	core/api/system.c \
@@ -23,6 +25,7 @@ libcore_la_SOURCES = \
 	core/api/tickets.c \
 	core/api/tickets.h \
 	core/api/waiting.c \
+	core/api/work.c \
 	core/base/arena.c \
 	core/base/arena.h \
 	core/base/buf.c \
@@ -131,6 +134,7 @@ libcore_la_SOURCES = \
 	core/http/loop.c \
 	core/http/metrics.c \
 	core/http/metrics.h \
+	core/http/park.c \
 	core/http/query.c \
 	core/http/query.h \
 	core/http/response.c \
@@ -284,6 +288,8 @@ libcore_la_SOURCES = \
 	core/run/turn.h \
 	core/run/unwedge.c \
 	core/run/verify.c \
+	core/run/work.c \
+	core/run/work.h \
 	core/sandbox/conformance-boundary.c \
 	core/sandbox/conformance-call.c \
 	core/sandbox/conformance-crash.c \
@@ -319,6 +325,7 @@ libcore_la_SOURCES = \
 	core/service/client-result.h \
 	core/service/environment.c \
 	core/service/environment.h \
+	core/service/pollers.c \
 	core/service/roster.c \
 	core/service/roster.h \
 	core/service/session.c \
@@ -327,6 +334,10 @@ libcore_la_SOURCES = \
 	core/service/thread.h \
 	core/service/unwedge.c \
 	core/service/unwedge.h \
+	core/service/work-fail.c \
+	core/service/work-internal.h \
+	core/service/work.c \
+	core/service/work.h \
 	core/store/agent.c \
 	core/store/agent.h \
 	core/store/api-key.c \
@@ -385,6 +396,10 @@ libcore_la_SOURCES = \
 	core/store/txn.c \
 	core/store/waiting.c \
 	core/store/waiting.h \
+	core/store/work-claim.c \
+	core/store/work-row.h \
+	core/store/work.c \
+	core/store/work.h \
 	core/tools/bash.c \
 	core/tools/definition.c \
 	core/tools/edit.c \

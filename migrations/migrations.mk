@@ -11,4 +11,5 @@ dist_migrations_DATA = \
 	migrations/0007_thread_names.sql \
 	migrations/0008_node_backends.sql \
 	migrations/0009_outcomes.sql \
-	migrations/0010_own_turns.sql
+	migrations/0010_own_turns.sql \
+	migrations/0011_work.sql

@@ -153,6 +153,7 @@ e2e_tests = \
 	tests/e2e/test_turn_states.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
+	tests/e2e/test_work.py \
 	tests/lib/test-symbols.sh \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
@@ -247,8 +248,10 @@ EXTRA_DIST += \
 	tests/e2e/test_turn_states.py \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
+	tests/e2e/test_work.py \
 	tests/e2e/threads.py \
 	tests/e2e/turns.py \
+	tests/e2e/work_rig.py \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \

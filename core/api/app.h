@@ -16,6 +16,7 @@ struct mg_model;
 struct mg_notify;
 struct mg_registry;
 struct mg_sandboxes;
+struct mg_pollers;
 struct mg_tickets;
 
 struct mg_app {
@@ -32,6 +33,7 @@ struct mg_app {
     bool default_cloud;        /* MANGO_DEFAULT_ENVIRONMENT=cloud */
     const char *default_model; /* for the model list; may be NULL */
     int64_t started_us;
+    struct mg_pollers *pollers; /* made by mg_api_setup, freed by mg_api_done */
     struct mg_tickets *tickets; /* made by mg_api_setup, freed by mg_api_done */
 };
 

@@ -1,7 +1,9 @@
-/* Who calls: API keys by either header, tickets on WebSocket upgrades. */
+/* Who calls: keys and the tokens of work items by either header, tickets on WebSocket upgrades. */
 #include "api/api.h"
+#include "api/scope.h"
 #include "api/tickets.h"
 #include "base/clock.h"
+#include "service/work.h"
 #include "store/api-key.h"
 
 /* The credential of a request. Authorization wins when both headers are there. */
@@ -19,6 +21,14 @@ static mg_rc by_ticket(struct mg_http_req *req, struct mg_principal *who, struct
     return mg_tickets_take(mg_req_app(req)->tickets, mg_http_query(req, "ticket"), who, err);
 }
 
+/* A claim ends at any moment, so its token is looked up each time. */
+static mg_rc by_secret(struct mg_http_req *req, struct mg_sv secret, struct mg_principal *who, struct mg_err *err)
+{
+    if (mg_sv_starts(secret, MG_WORK_TOKEN_PREFIX))
+        return mg_works_principal(req->pg, req->arena, secret, who, err);
+    return mg_key_cache_lookup(mg_req_app(req)->keys, req->pg, secret, who, err);
+}
+
 mg_rc mg_auth(struct mg_http_req *req, const struct mg_route *route, struct mg_err *err)
 {
     struct mg_principal *who = mg_arena_new_of(req->arena, struct mg_principal);
@@ -27,14 +37,12 @@ mg_rc mg_auth(struct mg_http_req *req, const struct mg_route *route, struct mg_e
     if (secret.len == 0 && !ticket)
         return mg_err_set(err, MG_EAUTH,
                           "no credential: send the API key as `x-api-key: KEY` or `authorization: Bearer KEY`");
-    mg_rc rc =
-        ticket ? by_ticket(req, who, err) : mg_key_cache_lookup(mg_req_app(req)->keys, req->pg, secret, who, err);
+    mg_rc rc = ticket ? by_ticket(req, who, err) : by_secret(req, secret, who, err);
     if (rc < 0)
         return rc;
-    if (who->kind != MG_BY_API_KEY && !(route && (route->flags & MG_ROUTE_ENV_KEY)))
-        return mg_err_set(
-            err, MG_EDENIED,
-            "this endpoint needs an API key of the workspace; an environment key is for its work queue only");
+    rc = mg_scope_check(req, route, who, err);
+    if (rc < 0)
+        return rc;
     req->principal = who;
     return MG_OK;
 }

@@ -2,6 +2,7 @@
 #include "api/api.h"
 #include "domain/event.h"
 #include "http/stream.h"
+#include "run/work.h"
 #include "store/event-list.h"
 
 static const struct mg_list_kind EVENTS = {.name = "events", .limit = 100, .limit_max = 1000, .ascending = true};
@@ -101,6 +102,8 @@ mg_rc mg_stream_resolve(struct mg_http_req *req, struct mg_sv session_id, struct
     (void)mg_id_from(thread, &ret->thread);
     (void)mg_id_from(session_id, &ret->session);
     ret->key_id = mg_req_who(req)->key;
+    if (mg_req_who(req)->kind == MG_BY_ITEM_TOKEN)
+        mg_work_stream_opened(mg_req_app(req)->engine);
     return MG_OK;
 }
 

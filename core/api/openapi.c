@@ -27,6 +27,24 @@ static const struct doc {
      "Deleted"},
     {MG_POST, "/v1/environments/{}/archive", "archiveEnvironment", "Refuses new sessions from now on.", NULL,
      "Environment"},
+    {MG_GET, "/v1/environments/{}/work", "listWork", "The environment's work items, newest first.", NULL, "WorkPage"},
+    {MG_GET, "/v1/environments/{}/work/poll", "pollWork",
+     "Claims the oldest item, or null; the header Anthropic-Worker-ID "
+     "names the worker.",
+     NULL, "WorkOrNull"},
+    {MG_GET, "/v1/environments/{}/work/stats", "workStats", "Depth and age of the queue.", NULL, "WorkStats"},
+    {MG_GET, "/v1/environments/{}/work/{}", "getWork", "One work item.", NULL, "Work"},
+    {MG_POST, "/v1/environments/{}/work/{}", "updateWork", "Changes metadata.", "WorkUpdate", "Work"},
+    {MG_POST, "/v1/environments/{}/work/{}/ack", "ackWork", "Completes a claim; the lease runs from here.", NULL,
+     "Work"},
+    {MG_POST, "/v1/environments/{}/work/{}/heartbeat", "heartbeatWork",
+     "Extends the lease when the last heartbeat is the "
+     "expected one.",
+     NULL, "WorkHeartbeat"},
+    {MG_POST, "/v1/environments/{}/work/{}/stop", "stopWork", "Asks the worker to stop, or stops the item.", "WorkStop",
+     "Work"},
+    {MG_POST, "/v1/environments/{}/work/{}/fail", "failWork", "Ends the item and its session, or gives the item back.",
+     "WorkFail", "Work"},
     {MG_GET, "/v1/sessions", "listSessions", "Lists sessions, newest first.", NULL, "SessionPage"},
     {MG_POST, "/v1/sessions", "createSession", "Creates a session from an agent and an environment.", "SessionCreate",
      "Session"},
@@ -78,8 +96,9 @@ static const char *method_name(enum mg_http_method m)
 static const struct {
     const char *segment, *name;
 } PARAMS[] = {
-    {"agents", "agent_id"}, {"environments", "environment_id"}, {"sessions", "session_id"}, {"threads", "thread_id"},
-    {"models", "model_id"},
+    {"agents", "agent_id"},     {"environments", "environment_id"},
+    {"sessions", "session_id"}, {"threads", "thread_id"},
+    {"models", "model_id"},     {"work", "work_id"},
 };
 enum { N_PARAMS = sizeof(PARAMS) / sizeof(PARAMS[0]), PATH_PARAMS_MAX = 4 };
 

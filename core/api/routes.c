@@ -2,6 +2,7 @@
 
 #include "api/api.h"
 #include "api/tickets.h"
+#include "service/work.h"
 
 /* ---- allowed query parameters ---- */
 
@@ -29,6 +30,8 @@ static const char *const LIST_SESSIONS[] = {
 static const char *const LIST_EVENTS[] = {
     "limit", "page", "order", "types", "created_at[gt]", "created_at[gte]", "created_at[lt]", "created_at[lte]", NULL,
 };
+static const char *const POLL[] = {"block_ms", "reclaim_older_than_ms", "worker_id", NULL};
+static const char *const HEARTBEAT[] = {"expected_last_heartbeat", "desired_ttl_seconds", NULL};
 static const char *const LIST_THREADS[] = {"limit", "page", "statuses", NULL};
 static const char *const STREAM[] = {"event_deltas", "after", "types", NULL};
 static const char *const SOCKET[] = {"event_deltas", "after", "types", "thread_id", "ticket", NULL};
@@ -36,37 +39,20 @@ static const char *const SOCKETS[] = {"ticket", NULL};
 static const char *const LIST_MODELS[] = {"limit", "before_id", "after_id", "lifecycle", NULL};
 /* What clients may ask of the parts that are not built: the answer is that, not a word about their parameters. */
 static const char *const ABSENT_QUERY[] = {
-    "limit",
-    "page",
-    "before_id",
-    "after_id",
-    "ids",
-    "scope_id",
-    "source",
-    "include_archived",
-    "agent_id",
-    "status",
-    "deployment_id",
-    "has_error",
-    "trigger_type",
-    "view",
-    "path_prefix",
-    "depth",
-    "memory_id",
-    "session_id",
-    "operation",
-    "block_ms",
-    "reclaim_older_than_ms",
-    "created_at[gt]",
-    "created_at[gte]",
-    "created_at[lt]",
-    "created_at[lte]",
-    "expected_last_heartbeat",
-    "desired_ttl_seconds",
-    NULL,
+    "limit",           "page",           "before_id",        "after_id",  "ids",
+    "scope_id",        "source",         "include_archived", "agent_id",  "status",
+    "deployment_id",   "has_error",      "trigger_type",     "view",      "path_prefix",
+    "depth",           "memory_id",      "session_id",       "operation", "created_at[gt]",
+    "created_at[gte]", "created_at[lt]", "created_at[lte]",  NULL,
 };
 
 enum { SMALL_BODY = 64 * 1024 /* bytes: actions that take nothing */ };
+
+/* Who else may call what a worker calls: its own item's token, and, where the operator allows it, the environment's key. */
+enum {
+    OF_ITEM = MG_ROUTE_TOKEN_END | MG_ROUTE_ENV_SESSION,
+    OF_SESSION = MG_ROUTE_TOKEN | MG_ROUTE_ENV_SESSION,
+};
 
 /* Parts of the contract that come later: the collection and one item of it. */
 #define ABSENT(path)                                                                             \
@@ -99,9 +85,21 @@ const struct mg_route mg_routes[] = {
     {MG_DELETE, "/v1/environments/{}", mg_delete_environment, .body_max = SMALL_BODY},
     {MG_POST, "/v1/environments/{}/archive", mg_post_environment_archive, .body_max = SMALL_BODY},
 
+    {MG_GET, "/v1/environments/{}/work", mg_get_work_list, .flags = MG_ROUTE_ENV_SESSION, .query = LIST},
+    {MG_GET, "/v1/environments/{}/work/poll", mg_get_work_poll, .flags = MG_ROUTE_ENV_KEY, .query = POLL},
+    {MG_GET, "/v1/environments/{}/work/stats", mg_get_work_stats, .flags = MG_ROUTE_ENV_KEY, .query = NULL},
+    {MG_GET, "/v1/environments/{}/work/{}", mg_get_work, .query = NULL},
+    {MG_POST, "/v1/environments/{}/work/{}", mg_post_work, .query = NULL},
+    {MG_POST, "/v1/environments/{}/work/{}/ack", mg_post_work_ack, .flags = MG_ROUTE_ENV_KEY | MG_ROUTE_TOKEN_END,
+     .body_max = SMALL_BODY},
+    {MG_POST, "/v1/environments/{}/work/{}/heartbeat", mg_post_work_heartbeat, .flags = OF_ITEM, .body_max = SMALL_BODY,
+     .query = HEARTBEAT},
+    {MG_POST, "/v1/environments/{}/work/{}/stop", mg_post_work_stop, .flags = OF_ITEM, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/environments/{}/work/{}/fail", mg_post_work_fail, .flags = OF_ITEM, .body_max = SMALL_BODY},
+
     {MG_GET, "/v1/sessions", mg_get_sessions, .query = LIST_SESSIONS},
     {MG_POST, "/v1/sessions", mg_post_sessions, .query = NULL},
-    {MG_GET, "/v1/sessions/{}", mg_get_session, .query = NULL},
+    {MG_GET, "/v1/sessions/{}", mg_get_session, .flags = OF_SESSION, .query = NULL},
     {MG_POST, "/v1/sessions/{}", mg_post_session, .query = NULL},
     {MG_DELETE, "/v1/sessions/{}", mg_delete_session, .body_max = SMALL_BODY},
     {MG_POST, "/v1/sessions/{}/archive", mg_post_session_archive, .body_max = SMALL_BODY},
@@ -109,9 +107,10 @@ const struct mg_route mg_routes[] = {
     {MG_GET, "/v1/sessions/{}/waiting", mg_get_session_waiting, .query = NULL},
     {MG_POST, "/v1/sessions/{}/unwedge", mg_post_session_unwedge, .body_max = SMALL_BODY},
 
-    {MG_GET, "/v1/sessions/{}/events", mg_get_events, .query = LIST_EVENTS},
-    {MG_POST, "/v1/sessions/{}/events", mg_post_events, .query = NULL},
-    {MG_GET, "/v1/sessions/{}/events/stream", mg_get_event_stream, .flags = MG_ROUTE_STREAM, .query = STREAM},
+    {MG_GET, "/v1/sessions/{}/events", mg_get_events, .flags = OF_SESSION, .query = LIST_EVENTS},
+    {MG_POST, "/v1/sessions/{}/events", mg_post_events, .flags = OF_SESSION, .query = NULL},
+    {MG_GET, "/v1/sessions/{}/events/stream", mg_get_event_stream, .flags = MG_ROUTE_STREAM | OF_SESSION,
+     .query = STREAM},
     {MG_GET, "/v1/sessions/{}/events/ws", NULL, .flags = MG_ROUTE_WS, .query = SOCKET},
     {MG_GET, "/v1/stream", NULL, .flags = MG_ROUTE_WS, .query = SOCKETS},
     {MG_POST, "/v1/stream/tickets", mg_post_ticket, .body_max = SMALL_BODY},
@@ -134,7 +133,6 @@ const struct mg_route mg_routes[] = {
     ABSENT("/v1/dreams"),
     ABSENT("/v1/tunnels"),
     ABSENT("/v1/user_profiles"),
-    ABSENT("/v1/environments/{}/work"),
     ABSENT("/v1/sessions/{}/resources"),
     {.pattern = NULL},
 };
@@ -143,6 +141,7 @@ void mg_api_setup(struct mg_http_opts *o)
 {
     struct mg_app *app = o->app;
     app->tickets = mg_tickets_new();
+    app->pollers = mg_pollers_new();
     o->routes = mg_routes;
     o->auth = mg_auth;
     o->resolve_stream = mg_stream_resolve;
@@ -153,4 +152,6 @@ void mg_api_done(struct mg_app *app)
 {
     mg_tickets_free(app->tickets);
     app->tickets = NULL;
+    mg_pollers_free(app->pollers);
+    app->pollers = NULL;
 }

@@ -13,6 +13,8 @@
 #include "plugin/counters.h"
 #include "run/engine.h"
 #include "sandbox/health.h"
+#include "run/work.h"
+#include "sandbox/manager.h"
 #include "store/deployment.h"
 #include "store/node.h"
 
@@ -107,6 +109,7 @@ mg_rc mg_get_metrics(struct mg_http_req *req, struct mg_http_res *res, struct mg
     }
     res->content_type = "text/plain; version=0.0.4; charset=utf-8";
     process_metrics(&res->body, app);
+    mg_work_metrics(app->engine, req->pg, &res->body);
     mg_engine_metrics(app->engine, &res->body);
     if (app->egress)
         mg_egress_metrics(app->egress, &res->body);

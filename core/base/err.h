@@ -43,6 +43,7 @@ enum { MG_ERR_TEXT_MAX = 1024 /* bytes with the NUL; longer texts are cut at a c
 struct mg_err {
     mg_rc rc;
     char code[64];          /* error.details.error_code of the API, or "" */
+    char details[320];      /* further members of error.details, JSON text of ours without braces, or "" */
     uint32_t retry_after_s; /* 0: none */
     char text[MG_ERR_TEXT_MAX];
 };

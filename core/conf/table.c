@@ -331,6 +331,34 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .max = 5 * MINUTE,
             .help = "Lease of a node; its turns move to others when it is silent for that long",
         },
+    [MG_OPT_WORK_TTL] =
+        {
+            .name = "work_ttl",
+            .env = "MANGO_WORK_TTL",
+            .type = MG_CONF_DURATION,
+            .fallback = "60s",
+            .min = 1 * SECOND,
+            .max = 5 * MINUTE,
+            .help = "Lease of a worker on its item between two heartbeats; workers beat twice as often",
+        },
+    [MG_OPT_WORK_ALLOW_ENVIRONMENT_KEY] =
+        {
+            .name = "work_allow_environment_key",
+            .env = "MANGO_WORK_ALLOW_ENVIRONMENT_KEY",
+            .type = MG_CONF_BOOL,
+            .fallback = "false",
+            .help = "Let workers of older SDKs use the environment key for the sessions that they hold",
+        },
+    [MG_OPT_CALL_TIMEOUT] =
+        {
+            .name = "call_timeout",
+            .env = "MANGO_CALL_TIMEOUT",
+            .type = MG_CONF_DURATION,
+            .fallback = "24h",
+            .min = 0,
+            .max = (int64_t)720 * HOUR,
+            .help = "Time a tool call waits for the result of a worker before the server answers it; 0 is for ever",
+        },
     [MG_OPT_MCP_TIMEOUT] =
         {
             .name = "mcp_timeout",

@@ -241,6 +241,12 @@ static void take_item(struct mg_notify *n, struct mg_sv item, bool own)
         atomic_fetch_add(&n->received, 1);
         if (n->opts.on_event)
             n->opts.on_event(n->opts.ctx, name, number);
+    } else if (mg_sv_starts(name, "env_")) {
+        if (n->opts.on_work)
+            n->opts.on_work(n->opts.ctx, name);
+    } else if (mg_sv_starts(name, "work_")) {
+        if (n->opts.on_key)
+            n->opts.on_key(n->opts.ctx, name);
     }
 }
 

@@ -4,7 +4,8 @@
  * per process listens, and sends what mg_notify_send collected: one NOTIFY transaction every MG_NOTIFY_BATCH_MS at most, and only while
  * other nodes live. A wake-up is a hint that the table has more; a lost one costs the hub's repair interval, never an event.
  *
- * Payload: the sender's node id, then items separated by spaces: "sesn_…:SEQ", "key:ID", "*" (anything may have happened), "ping:N".
+ * Payload: the sender's node id, then items separated by spaces: "sesn_…:SEQ", "env_…:1" (work was queued), "work_…:1" (its claim ended), "key:ID",
+ * "*" (anything may have happened), "ping:N".
  *
  * Concurrency: everything but new and free may be called from any thread. Callbacks run on the notify thread, with no lock held. */
 #ifndef MG_EVENTS_NOTIFY_H
@@ -30,6 +31,7 @@ struct mg_notify_opts {
     /* each may be NULL */
     void (*on_event)(void *ctx, struct mg_sv session, int64_t seq); /* another node committed events up to seq */
     void (*on_key)(void *ctx, struct mg_sv key_id);                 /* a key was revoked, here or anywhere */
+    void (*on_work)(void *ctx, struct mg_sv environment);           /* another node queued work */
     void (*on_gap)(void *ctx); /* notifications may have been lost: look at every topic */
     void *ctx;
     unsigned drop_every; /* tests: every n-th wake-up is not sent; 0: none */
@@ -40,8 +42,9 @@ struct mg_notify *mg_notify_new(const struct mg_notify_opts *o);
 void mg_notify_free(struct mg_notify *n); /* sends what is pending, joins */
 /* How many other nodes live, from the lease renewal. A notification of another node counts as one until the next call. */
 void mg_notify_others(struct mg_notify *n, int others);
-/* After a commit: tell other nodes that session has events up to seq. Cheap, never blocks, never fails. */
-void mg_notify_send(struct mg_notify *n, struct mg_sv session, int64_t seq);
+/* After a commit: tell other nodes that session has events up to seq; with the id of an environment or a work item and 1, the news that belong to it.
+ * Cheap, never blocks, never fails. */
+void mg_notify_send(struct mg_notify *n, struct mg_sv id, int64_t seq);
 
 struct mg_notify_stats {
     uint64_t sent;       /* wake-ups handed to NOTIFY, after coalescing */

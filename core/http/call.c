@@ -151,6 +151,8 @@ static struct mg_call *call_alloc(struct mg_conn *c)
     call->conn = c;
     call->task = (struct mg_task){.http = c->http, .run = call_run, .done = call_done};
     call->start_ns = mg_now_ns();
+    call->req.start_ns = call->start_ns;
+    mg_list_init(&call->parked);
     call->body_max = MG_HTTP_BODY_MAX;
     call->out = MG_BUF_INIT(ANSWER_MAX);
     call->req.arena = mg_arena_new();
@@ -257,8 +259,22 @@ static void call_run(struct mg_task *t, struct mg_pg *pg)
     call->req.pg = NULL;
 }
 
-/* The connection takes the answer over, or becomes a stream. */
-static void deliver(struct mg_call *call)
+/* Whether it waits now. News that came while its handler ran makes it run again. */
+static bool parks(struct mg_call *call)
+{
+    if (call->err.rc < 0 || call->res.park.ms == 0 || atomic_load_explicit(&call->http->draining, memory_order_relaxed))
+        return false;
+    if (mg_park(call)) {
+        mg_conn_arm(call->conn, call->res.park.ms);
+        mg_io_rx(call->conn, true); /* its end is how a client that went away is seen */
+    } else {
+        mg_call_again(call);
+    }
+    return true;
+}
+
+/* The connection takes the answer over, becomes a stream, or waits. */
+void mg_call_deliver(struct mg_call *call)
 {
     struct mg_conn *c = call->conn;
     if (!c || c->dead) {
@@ -267,6 +283,8 @@ static void deliver(struct mg_call *call)
         mg_call_free(call);
         return;
     }
+    if (parks(call))
+        return;
     c->call = NULL;
     if (call->upgrade && call->err.rc >= 0 && !mg_ws_admit(call)) {
         refuse(call, mg_http_status(call->err.rc));
@@ -290,7 +308,21 @@ static void deliver(struct mg_call *call)
 
 static void call_done(struct mg_task *t)
 {
-    deliver(mg_container_of(t, struct mg_call, task));
+    mg_call_deliver(mg_container_of(t, struct mg_call, task));
+}
+
+static void submit(struct mg_call *call)
+{
+    struct mg_conn *c = call->conn;
+    mg_park_begin(call);
+    mg_io_rx(c, false);
+    if (mg_task_submit(c->http, &call->task) == 0)
+        return;
+    (void)mg_err_set(&call->err, MG_EUNAVAIL, "the server has more requests than it can queue; try again");
+    call->err.retry_after_s = 1;
+    refuse(call, 503);
+    write_answer(call);
+    mg_call_deliver(call);
 }
 
 void mg_call_start(struct mg_call *call)
@@ -302,23 +334,29 @@ void mg_call_start(struct mg_call *call)
         refuse(call, mg_http_status(call->err.rc));
     if (call->err.rc < 0) {
         write_answer(call);
-        deliver(call);
+        mg_call_deliver(call);
         return;
     }
     call->req.body = mg_buf_view(&call->body);
     if (call->route->flags & MG_ROUTE_INLINE) {
         run_handler(call);
-        deliver(call);
+        mg_call_deliver(call);
         return;
     }
-    mg_io_rx(c, false);
-    if (mg_task_submit(c->http, &call->task) < 0) {
-        (void)mg_err_set(&call->err, MG_EUNAVAIL, "the server has more requests than it can queue; try again");
-        call->err.retry_after_s = 1;
-        refuse(call, 503);
-        write_answer(call);
-        deliver(call);
-    }
+    submit(call);
+}
+
+void mg_call_again(struct mg_call *call)
+{
+    mg_buf_done(&call->out);
+    call->out = MG_BUF_INIT(ANSWER_MAX);
+    mg_buf_done(&call->res.body);
+    call->res = (struct mg_http_res){0};
+    call->err = (struct mg_err){0};
+    call->status = 0;
+    call->req.principal = NULL;
+    mg_wheel_cancel(&call->conn->timer);
+    submit(call);
 }
 
 void mg_call_refuse(struct mg_conn *c, int status, const struct mg_err *err)
@@ -331,5 +369,5 @@ void mg_call_refuse(struct mg_conn *c, int status, const struct mg_err *err)
     c->state = MG_CONN_WAIT;
     mg_wheel_cancel(&c->timer);
     write_answer(call);
-    deliver(call);
+    mg_call_deliver(call);
 }

@@ -37,9 +37,11 @@ void mg_conn_free(struct mg_conn *c)
     mg_list_del(&c->link);
     mg_list_del(&c->ready);
     mg_wheel_cancel(&c->timer);
-    if (c->call && c->state == MG_CONN_WAIT)
+    if (c->call && c->call->is_parked)
+        mg_park_leave(c->call);
+    else if (c->call && c->state == MG_CONN_WAIT)
         c->call->conn = NULL; /* a request thread has it; its done() frees it */
-    else
+    if (c->call && c->call->conn)
         mg_call_free(c->call);
     mg_sse_free(c->sse);
     mg_ws_free(c->ws);
@@ -360,6 +362,15 @@ static void timed_out(struct mg_conn *c, const char *what, unsigned ms)
     mg_call_refuse(c, 408, &err);
 }
 
+/* Nothing came: the answer that its handler left goes out. */
+static void unpark(struct mg_call *call)
+{
+    mg_park_leave(call);
+    call->res.park.ms = 0;
+    mg_io_rx(call->conn, false);
+    mg_call_deliver(call);
+}
+
 void mg_conn_timer(struct mg_conn *c)
 {
     switch ((enum mg_conn_state)c->state) {
@@ -378,9 +389,14 @@ void mg_conn_timer(struct mg_conn *c)
     case MG_CONN_WS:
         mg_ws_timer(c);
         break;
+    case MG_CONN_WAIT:
+        if (c->call && c->call->is_parked)
+            unpark(c->call);
+        else
+            mg_conn_kill(c);
+        break;
     case MG_CONN_SEND:
     case MG_CONN_LINGER:
-    case MG_CONN_WAIT:
         mg_conn_kill(c);
         break;
     }
@@ -406,6 +422,8 @@ void mg_conn_drain(struct mg_conn *c)
         mg_ws_drain(c);
     else if (c->state == MG_CONN_HEAD && !c->begun)
         mg_conn_kill(c);
+    else if (c->call && c->call->is_parked)
+        unpark(c->call);
     else if (c->call)
         c->call->keep_alive = false; /* seen only when its answer is not written yet; answered() closes in any case */
 }

@@ -180,6 +180,8 @@ static struct mg_http *server_alloc(const struct mg_http_opts *o)
     h->spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     h->scratch = MG_BUF_INIT(SCRATCH_MAX);
     h->finished_tail = &h->finished;
+    h->unparks_tail = &h->unparks;
+    h->parking = mg_parking_new();
     h->thread = pthread_self();
     mg_list_init(&h->conns);
     mg_list_init(&h->ready);
@@ -198,6 +200,7 @@ static void server_free(struct mg_http *h)
 {
     mg_router_free(h->router);
     mg_map_free(h->key_sockets);
+    mg_parking_free(h->parking);
     mg_buf_done(&h->scratch);
     if (h->spare_fd >= 0)
         (void)close(h->spare_fd);
@@ -268,6 +271,7 @@ void mg_http_stop(struct mg_http *h)
     h->thread = pthread_self();
     mg_loop_finish_tasks(h);
     mg_loop_free_revoked(h);
+    mg_park_free_news(h);
     server_free(h);
 }
 

@@ -37,9 +37,17 @@ struct mg_http_req {
     struct mg_sv remote; /* address text, for logs */
     struct mg_id request_id;
     bool http10;
-    void *app;        /* the ctx given to mg_http_start */
-    struct mg_pg *pg; /* the request thread's connection; not open until used; NULL in inline handlers */
+    uint64_t start_ns; /* mg_now_ns() of its arrival: a parked request is handled again, with the same time here */
+    void *app;         /* the ctx given to mg_http_start */
+    struct mg_pg *pg;  /* the request thread's connection; not open until used; NULL in inline handlers */
     void *principal; /* struct mg_principal, set by the auth hook, arena memory; plain data: a WebSocket keeps a copy */
+};
+
+/* A request that waits for news holds no thread and no database connection: its handler ran, found nothing, and left the answer that is due when
+ * nothing comes. When the topic is woken before, authentication and handler run again, from the start. */
+struct mg_http_park {
+    struct mg_id topic; /* an id that mg_http_unpark is called with */
+    unsigned ms;        /* 0: not parked */
 };
 
 /* What a handler leaves behind. Status 0 means 200. */
@@ -53,6 +61,7 @@ struct mg_http_res {
     int n_extra;
     /* A handler that answers with an event stream fills this instead of body (core/http/stream.h). */
     struct mg_stream_spec *stream;
+    struct mg_http_park park;
 };
 
 /* Runs on a request thread (or on the loop for MG_ROUTE_INLINE, where it must not block). On a negative return err
@@ -61,12 +70,16 @@ struct mg_http_res {
 typedef mg_rc mg_http_handler(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err);
 
 enum {
-    MG_ROUTE_PUBLIC = 1,    /* no authentication */
-    MG_ROUTE_INLINE = 2,    /* answered on the loop thread */
-    MG_ROUTE_STREAM = 4,    /* answers with SSE; HTTP/1.0 and HEAD get a clear refusal */
-    MG_ROUTE_WS = 8,        /* WebSocket upgrade only */
-    MG_ROUTE_ANY_TYPE = 32, /* the body need not be application/json */
-    MG_ROUTE_ENV_KEY = 16,  /* environment keys and item tokens may call it too; the handler checks the scope */
+    MG_ROUTE_PUBLIC = 1,      /* no authentication */
+    MG_ROUTE_INLINE = 2,      /* answered on the loop thread */
+    MG_ROUTE_STREAM = 4,      /* answers with SSE; HTTP/1.0 and HEAD get a clear refusal */
+    MG_ROUTE_WS = 8,          /* WebSocket upgrade only */
+    MG_ROUTE_ANY_TYPE = 32,   /* the body need not be application/json */
+    MG_ROUTE_ENV_KEY = 16,    /* keys of the environment that the path names may call it too */
+    MG_ROUTE_TOKEN = 64,      /* the token of the work item or session that the path names may call it too */
+    MG_ROUTE_TOKEN_END = 128, /* that token even when its claim is over: the handler says so */
+    MG_ROUTE_ENV_SESSION =
+        256, /* environment keys too, while a worker of theirs has the session, where the operator allows it */
 };
 
 struct mg_route {
@@ -168,6 +181,8 @@ void mg_http_wake(struct mg_http *h);
 /* Any thread: runs fn on a request thread with that thread's connection (mg_hub_opts.load). MG_EUNAVAIL when the queue
  * is full. */
 mg_rc mg_http_run(struct mg_http *h, void (*fn)(void *arg, struct mg_pg *pg), void *arg) MG_MUSTCHECK;
+/* Any thread: there is news for requests that wait for this topic: the one that waits longest is handled again, or all of them. */
+void mg_http_unpark(struct mg_http *h, struct mg_sv topic, bool all);
 /* Any thread: closes the WebSockets of a credential, also those without a subscription (mg_hub_revoke ends the
  * streams). */
 void mg_http_revoke(struct mg_http *h, struct mg_sv key_id);

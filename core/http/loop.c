@@ -204,6 +204,7 @@ static void on_wake(struct mg_http *h)
     if (h->opts.hub)
         mg_hub_run(h->opts.hub);
     revoke_sockets(h);
+    mg_park_news(h);
     pump(h);
 }
 

@@ -55,6 +55,7 @@ void mg_metrics_write(const struct mg_http_metrics *m, struct mg_buf *out)
     line(out, "mango_http_body_bytes", "gauge", "Bytes of request bodies that are held.", get(&m->body_bytes));
     line(out, "mango_http_accepted_total", "counter", "Accepted client connections.", get(&m->accepted));
     line(out, "mango_http_refused_total", "counter", "Requests refused before a handler saw them.", get(&m->refused));
+    line(out, "mango_http_parked", "gauge", "Requests that wait for news without a thread.", get(&m->parked));
     line(out, "mango_sse_streams", "gauge", "Open SSE streams.", get(&m->sse));
     line(out, "mango_sse_events_total", "counter", "Events sent on SSE streams.", get(&m->sse_events));
     line(out, "mango_websockets", "gauge", "Open WebSockets.", get(&m->websockets));

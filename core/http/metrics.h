@@ -13,8 +13,8 @@ struct mg_http_metrics {
     atomic_uint_fast64_t status[6]; /* by the first digit of the status */
     atomic_uint_fast64_t bucket[MG_METRICS_BUCKETS + 1];
     atomic_uint_fast64_t latency_us;
-    atomic_uint_fast64_t connections, sse, websockets, subscriptions; /* open now */
-    atomic_uint_fast64_t body_bytes;                                  /* of bodies that are being received or handled */
+    atomic_uint_fast64_t connections, sse, websockets, subscriptions, parked; /* open now */
+    atomic_uint_fast64_t body_bytes; /* of bodies that are being received or handled */
     atomic_uint_fast64_t accepted, refused, slow_closed, sse_events, ws_events;
 };
 

@@ -38,7 +38,7 @@ static const struct {
     {405, "Method Not Allowed", "invalid_request_error"},
     {408, "Request Timeout", "timeout_error"},
     {409, "Conflict", "conflict_error"},
-    {412, "Precondition Failed", "precondition_failed_error"},
+    {412, "Precondition Failed", "invalid_request_error"},
     {413, "Content Too Large", "request_too_large"},
     {414, "URI Too Long", "invalid_request_error"},
     {415, "Unsupported Media Type", "invalid_request_error"},
@@ -144,6 +144,8 @@ void mg_error_value(struct mg_jw *w, int status, const struct mg_err *err)
         mg_jw_key(w, "details");
         mg_jw_obj(w);
         mg_jw_kstrz(w, "error_code", err->code);
+        if (err->details[0])
+            (void)mg_buf_printf(w->out, ",%s", err->details);
         mg_jw_obj_end(w);
     }
     mg_jw_obj_end(w);

@@ -58,6 +58,7 @@ struct mg_http {
     lws_sorted_usec_list_t tick;
     struct mg_list conns;           /* all connections */
     struct mg_list ready;           /* connections with something to pump */
+    struct mg_parking *parking;     /* requests that wait for news (park.c) */
     struct mg_map *key_sockets;     /* credential -> struct of its WebSocket count (ws.c) */
     size_t bodies;                  /* bytes of bodies being received */
     struct mg_buf scratch;          /* one write of a stream is put together here */
@@ -74,7 +75,8 @@ struct mg_http {
     pthread_cond_t changed; /* n_conns; CLOCK_MONOTONIC */
     struct mg_task *finished, **finished_tail;
     struct mg_revoked *revoked; /* credentials whose WebSockets are to be closed */
-    bool ended;                 /* the context is gone: nobody calls into it */
+    struct mg_unpark *unparks, **unparks_tail;
+    bool ended; /* the context is gone: nobody calls into it */
     unsigned n_conns;
 };
 
@@ -177,6 +179,9 @@ struct mg_call {
     uint64_t body_max;
     size_t counted; /* of http.bodies */
     int status;
+    struct mg_list parked; /* in its topic's line, or linked to itself */
+    uint64_t news_seen;    /* of the parking, when its handler began: what came since is not missed */
+    bool is_parked;
     bool keep_alive;
     bool drop_body; /* the answer is known already: the body is read and dropped */
     bool upgrade;
@@ -190,6 +195,20 @@ void mg_call_free(struct mg_call *call);
 void mg_call_start(struct mg_call *call);
 /* An answer without a request: the head could not be parsed, or it took too long. */
 void mg_call_refuse(struct mg_conn *c, int status, const struct mg_err *err);
+
+/* Handles a call that was parked from the start again. */
+void mg_call_again(struct mg_call *call);
+/* The answer goes out, or the connection becomes what it asks for. */
+void mg_call_deliver(struct mg_call *call);
+
+/* park.c */
+struct mg_parking *mg_parking_new(void);
+void mg_parking_free(struct mg_parking *p);
+bool mg_park(struct mg_call *call);       /* false: there was news since its handler began */
+void mg_park_leave(struct mg_call *call); /* its connection is gone, or its time is over */
+void mg_park_begin(struct mg_call *call); /* before its handler runs */
+void mg_park_news(struct mg_http *h);     /* what mg_http_unpark left */
+void mg_park_free_news(struct mg_http *h);
 
 /* sse.c */
 void mg_sse_start(struct mg_conn *c, struct mg_call *call);

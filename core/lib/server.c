@@ -135,6 +135,15 @@ static void on_key(void *ctx, struct mg_sv key_id)
     pthread_rwlock_unlock(&s->http_lock);
 }
 
+static void on_work(void *ctx, struct mg_sv environment)
+{
+    struct mg_server *s = ctx;
+    pthread_rwlock_rdlock(&s->http_lock);
+    if (s->http)
+        mg_http_unpark(s->http, environment, false);
+    pthread_rwlock_unlock(&s->http_lock);
+}
+
 static void on_gap(void *ctx)
 {
     struct mg_server *s = ctx;
@@ -377,8 +386,13 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
     s->node = mg_id_new("node");
     s->hub = mg_hub_new(&(struct mg_hub_opts){.wakeup = hub_wakeup, .load = hub_load, .ctx = s});
     s->keys = mg_key_cache_new();
-    s->notify = mg_notify_new(&(struct mg_notify_opts){
-        .conninfo = s->conninfo, .node = s->node, .on_event = on_event, .on_key = on_key, .on_gap = on_gap, .ctx = s});
+    s->notify = mg_notify_new(&(struct mg_notify_opts){.conninfo = s->conninfo,
+                                                       .node = s->node,
+                                                       .on_event = on_event,
+                                                       .on_key = on_key,
+                                                       .on_work = on_work,
+                                                       .on_gap = on_gap,
+                                                       .ctx = s});
     const struct mg_engine_opts o = {
         .conninfo = s->conninfo,
         .hub = s->hub,
@@ -397,6 +411,8 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .model_window = mg_conf_int(s->conf, MG_OPT_MODEL_WINDOW),
         .web_tools = web_mode(s->conf),
         .prices = s->prices,
+        .call_timeout_ms = mg_conf_ms(s->conf, MG_OPT_CALL_TIMEOUT),
+        .work_queued = on_work,
         .database_down = on_database_down,
         .ctx = s,
     };

@@ -14,6 +14,7 @@
 #include "model/model.h"
 #include "run/engine.h"
 #include "run/step.h"
+#include "run/work.h"
 #include "tools/tools.h"
 
 enum {
@@ -88,6 +89,10 @@ struct mg_engine {
     atomic_bool draining; /* no new step is started */
     atomic_int repairs;   /* stream repairs on their way through the hub's owner */
     atomic_int calls;     /* model calls whose on_done has not returned yet */
+    struct mg_work_counters work;
+    atomic_bool work_sweeping; /* a sweep of the work queue is on its way */
+    atomic_bool work_streams;  /* some stream was opened by a claim's token */
+    atomic_uint work_sweeps;
     /* counters for /metrics */
     atomic_llong n_turns, n_requests, n_tool_calls, n_retries, n_takeovers, n_fenced, n_ambiguous, n_overdue,
         n_compactions;

@@ -48,6 +48,9 @@ struct mg_engine_opts {
     int64_t model_window;           /* tokens; 0: by the table of names */
     int web_tools;                  /* enum mg_web_mode */
     const struct mg_prices *prices; /* outlives the engine; NULL: no model has a price */
+    int64_t call_timeout_ms; /* a worker's call that has no result after so long gets one of the server; 0: never */
+    /* Work was queued for this environment, here or elsewhere: its pollers may look. Any thread; must not block; may be NULL. */
+    void (*work_queued)(void *ctx, struct mg_sv environment);
     /* The lease thread found the database unreachable: an embedded one may have to be started again. May block; may be NULL. */
     void (*database_down)(void *ctx);
     void *ctx;

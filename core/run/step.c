@@ -6,6 +6,7 @@
 #include "base/hook.h"
 #include "run/engine-internal.h"
 #include "run/threads.h"
+#include "run/work.h"
 
 static mg_rc fenced(struct mg_err *err)
 {
@@ -121,7 +122,8 @@ mg_rc mg_step_flush(struct mg_step *s, struct mg_err *err)
         return rc;
     s->st.last_seq += s->n_events;
     s->flushed = true;
-    return s->threads ? mg_threads_save(s, err) : mg_session_state_save(s->arena, s->t, &s->st, err);
+    rc = s->threads ? mg_threads_save(s, err) : mg_session_state_save(s->arena, s->t, &s->st, err);
+    return rc < 0 ? rc : mg_work_after_step(s, err);
 }
 
 static void hook_at(const char *point, const char *side)
@@ -133,13 +135,15 @@ static void hook_at(const char *point, const char *side)
 
 mg_rc mg_step_commit(struct mg_step *s, const char *point, struct mg_err *err)
 {
+    mg_auto(res) struct mg_res *last = NULL;
     mg_rc rc = mg_step_flush(s, err);
     if (rc < 0)
         return rc;
     hook_at(point, "before");
-    rc = mg_txn_commit(s->t, err);
+    rc = mg_txn_commit_last(s->t, s->work_asked ? &last : NULL, err);
     if (rc < 0)
         return rc;
+    s->work_made = last && mg_res_rows(last) > 0;
     hook_at(point, "after");
     mg_step_publish(s);
     if (s->threads)
@@ -149,6 +153,8 @@ mg_rc mg_step_commit(struct mg_step *s, const char *point, struct mg_err *err)
 
 void mg_step_publish(const struct mg_step *s)
 {
+    if (s->work_made)
+        mg_work_tell(s->engine, &s->st.environment);
     if (s->n_events == 0)
         return;
     struct mg_event **events = mg_arena_alloc(s->arena, sizeof(struct mg_event *) * (size_t)s->n_events);

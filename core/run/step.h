@@ -30,6 +30,9 @@ struct mg_step {
     int n_entries, cap_entries;
     int64_t now_us; /* the instant of this step: every processed_at of it */
     bool flushed;
+    bool waits_worker; /* a call of a self_hosted session waits for a result */
+    bool work_asked;   /* the last statement of the step queues a work item, if there is none */
+    bool work_made;    /* and it did */
 };
 
 static inline void mg_step_cleanup(struct mg_step *s)

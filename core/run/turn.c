@@ -6,6 +6,7 @@
 #include "run/delegate.h"
 #include "run/engine-internal.h"
 #include "run/outcome.h"
+#include "run/work.h"
 
 const char MG_END_TURN[] = "{\"type\":\"end_turn\"}";
 
@@ -364,16 +365,25 @@ static struct mg_sv requires_action(struct mg_arena *a, const struct mg_tool_cal
 
 mg_rc mg_turn_after_calls(struct mg_step *s, const struct mg_tool_call *calls, int n, struct mg_err *err)
 {
-    int runnable = 0, waiting = 0;
+    int runnable = 0, waiting = 0, working = 0;
     for (int i = 0; i < n; i++) {
         runnable +=
             calls[i].waits == MG_WAIT_NONE && (calls[i].state == MG_CALL_PREPARED || calls[i].state == MG_CALL_STARTED);
         waiting += calls[i].waits != MG_WAIT_NONE;
+        working += mg_work_is_call(s, &calls[i]);
+        s->waits_worker |= s->st.self_hosted && calls[i].waits == MG_WAIT_RESULT;
     }
     s->st.open_actions = waiting;
     if (runnable) {
         mg_turn_running(s);
         s->st.turn_step = MG_TURN_TOOLS;
+        return MG_OK;
+    }
+    /* A worker's business: the session runs, as it does while the server runs a call. With threads the others may be of interest to clients. */
+    if (working && !s->threads) {
+        mg_turn_running(s);
+        s->st.turn_step = MG_TURN_ACTION;
+        s->st.turn_node = (struct mg_id){0};
         return MG_OK;
     }
     if (waiting) {

@@ -11,6 +11,7 @@
 #include "run/outcome.h"
 #include "run/turn.h"
 #include "service/client-result.h"
+#include "service/work.h"
 
 /* The calls of a thread's present assistant message, once loaded. */
 struct wave {
@@ -559,6 +560,8 @@ mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const 
     mg_auto(admission) struct admission ad = {0};
     mg_rc rc = mg_step_begin(&ad.step, e, pg, a, session_id, mg_id_sv(&who->workspace), -1, err);
     if (rc == MG_OK)
+        rc = mg_works_may_send(&ad.step, who, drafts, n, err);
+    if (rc == MG_OK)
         rc = session_takes_input(&ad.step.st, err);
     if (rc == MG_OK)
         rc = admit_all(&ad, drafts, n, err);
@@ -578,13 +581,11 @@ mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const 
     return mg_buf_char(out, ']');
 }
 
-mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, struct mg_sv session_id, bool roster,
+mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, const struct mg_session_state *fresh,
                   const struct mg_draft *drafts, int n, struct mg_admitted **ret, struct mg_err *err)
 {
     struct mg_admitted *x = mg_arena_new_of(a, struct mg_admitted);
-    struct mg_session_state st = {.roster = roster};
-    (void)mg_id_from(session_id, &st.session);
-    mg_rc rc = mg_step_adopt(&x->ad.step, e, t, a, &st, err);
+    mg_rc rc = mg_step_adopt(&x->ad.step, e, t, a, fresh, err);
     if (rc == MG_OK)
         rc = admit_all(&x->ad, drafts, n, err);
     if (rc == MG_OK)

@@ -15,10 +15,11 @@ mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const 
                struct mg_sv session_id, const struct mg_draft *drafts, int n, struct mg_buf *out, struct mg_id *ret_ids,
                struct mg_err *err) MG_MUSTCHECK;
 
-/* For session create: the same inside the caller's transaction, on a session whose rows were just inserted (roster: a coordinator's). Publish after
- * the commit. */
+/* For session create: the same inside the caller's transaction, on a session whose rows were just inserted: fresh has its ids,
+ * and whether it is self_hosted and a coordinator's. Publish after the commit. */
 struct mg_admitted;
-mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, struct mg_sv session_id, bool roster,
+struct mg_session_state;
+mg_rc mg_admit_in(struct mg_engine *e, struct mg_txn *t, struct mg_arena *a, const struct mg_session_state *fresh,
                   const struct mg_draft *drafts, int n, struct mg_admitted **ret, struct mg_err *err) MG_MUSTCHECK;
 void mg_admitted_publish(struct mg_engine *e,
                          struct mg_admitted *x); /* after the commit: streams are told, the turn starts */

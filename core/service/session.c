@@ -109,8 +109,12 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
         rc = check_budgetable(mg_engine_prices(e), a, s->agent, err);
     if (rc >= 0)
         rc = mg_session_insert(a, &t, s, err);
+    struct mg_session_state fresh = {.session = s->id,
+                                     .roster = s->coordinator.ptr,
+                                     .self_hosted = rc >= 0 && mg_sv_eqz(base.env_type, "self_hosted")};
+    (void)mg_id_from(s->environment_id, &fresh.environment);
     if (rc >= 0 && c.n_events)
-        rc = mg_admit_in(e, &t, a, mg_id_sv(&s->id), s->coordinator.ptr, c.events, c.n_events, &admitted, err);
+        rc = mg_admit_in(e, &t, a, &fresh, c.events, c.n_events, &admitted, err);
     if (rc >= 0)
         rc = mg_txn_commit(&t, err);
     if (rc < 0)
@@ -329,7 +333,9 @@ static mg_rc not_running(const struct mg_session_state *st, const char *what, st
 {
     if (st->deleting)
         return gone(err, st);
-    if (st->status == MG_ST_RUNNING || st->status == MG_ST_RESCHEDULING)
+    /* Where the next step is a worker's, nothing of the server runs: the worker is told by its item. */
+    bool waits = st->turn_step == MG_TURN_ACTION && !st->roster;
+    if ((st->status == MG_ST_RUNNING && !waits) || st->status == MG_ST_RESCHEDULING)
         return mg_err_set(err, MG_ECONFLICT,
                           "session '%s' is %s and cannot be %s; send a user.interrupt and wait until it is idle",
                           st->session.s, mg_session_status_name(st->status), what);
@@ -383,6 +389,7 @@ mg_rc mg_sessions_delete(struct mg_engine *e, struct mg_pg *pg, struct mg_arena 
     mg_rc rc = mg_step_begin(&s, e, pg, a, id, mg_id_sv(&who->workspace), -1, err);
     if (rc >= 0)
         rc = not_running(&s.st, "deleted", err);
+    s.st.deleting = true; /* its work ends with it */
     if (rc >= 0)
         rc = mg_session_set_deleting(s.t, id, err);
     if (rc >= 0)

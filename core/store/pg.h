@@ -89,6 +89,8 @@ mg_rc mg_txn_queue(struct mg_txn *t, const struct mg_stmt *st, const struct mg_s
 /* One round trip: queued statements and COMMIT. On a connection lost while the answer was due the outcome is unknown: MG_EUNAVAIL
  * with err->code "commit_unknown". */
 mg_rc mg_txn_commit(struct mg_txn *t, struct mg_err *err) MG_MUSTCHECK;
+/* The same, and the rows of the statement that was queued last, in the same round trip. */
+mg_rc mg_txn_commit_last(struct mg_txn *t, struct mg_res **ret, struct mg_err *err) MG_MUSTCHECK;
 
 /* A script inside of the transaction, for migrations. What is queued goes out before. */
 mg_rc mg_txn_script(struct mg_txn *t, const char *sql, struct mg_err *err) MG_MUSTCHECK;

@@ -66,7 +66,7 @@ static const struct mg_stmt SQL_LOCK = {
     "session_lock",
     "SELECT s.workspace_id, s.archived_at IS NOT NULL, st.deleting_at IS NOT NULL, s.env_type = 'self_hosted', "
     "st.status, st.last_seq, coalesce(st.turn_node, ''), st.roster, st.busy_threads, st.relays, "
-    "st.budget_nano, st.cost_nano, st.cost_unknown, st.outcome_phase, st.outcome_seq, " MG_TURN_READ
+    "st.budget_nano, st.cost_nano, st.cost_unknown, st.outcome_phase, st.outcome_seq, s.environment_id, " MG_TURN_READ
     " FROM session_state st JOIN sessions s ON s.id = st.session_id"
     " WHERE st.session_id = $1 AND ($2 = '' OR s.workspace_id = $2) FOR UPDATE OF st",
 };
@@ -100,7 +100,8 @@ mg_rc mg_session_lock(struct mg_txn *t, struct mg_sv session, struct mg_sv works
     ret->cost_unknown = mg_res_bool(r, 0, 12);
     ret->outcome_phase = (enum mg_outcome_phase)mg_sv_index(mg_res_sv(r, 0, 13), phase_names, 4);
     ret->outcome_seq = mg_res_int(r, 0, 14);
-    mg_turn_from_row(r, 0, 15, ret);
+    (void)mg_id_from(mg_res_sv(r, 0, 15), &ret->environment);
+    mg_turn_from_row(r, 0, 16, ret);
     return MG_OK;
 }
 

@@ -26,7 +26,7 @@ enum mg_session_status mg_turn_status(const struct mg_session_state *s);
 
 /* The session, and the turn of one of its threads: of the primary one unless thread says otherwise. */
 struct mg_session_state {
-    struct mg_id session, workspace;
+    struct mg_id session, workspace, environment;
     bool archived, deleting, self_hosted;
     bool roster;                   /* a coordinator's session: it may have child threads */
     enum mg_session_status status; /* of the session: over all its threads */

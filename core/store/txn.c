@@ -108,6 +108,14 @@ mg_rc mg_txn_script(struct mg_txn *t, const char *sql, struct mg_err *err)
 
 mg_rc mg_txn_commit(struct mg_txn *t, struct mg_err *err)
 {
+    return mg_txn_commit_last(t, NULL, err);
+}
+
+mg_rc mg_txn_commit_last(struct mg_txn *t, struct mg_res **ret, struct mg_err *err)
+{
+    PGresult *last = NULL;
+    if (ret)
+        *ret = NULL;
     if (!t->begun && !t->failed && !t->done) { /* nothing was asked for */
         t->done = true;
         return MG_OK;
@@ -119,12 +127,15 @@ mg_rc mg_txn_commit(struct mg_txn *t, struct mg_err *err)
         return failed(t, rc);
 
     struct mg_pg_fail f;
-    mg_pipe_run(t->pg, mg_pg_wait_ms(t->pg), NULL, &f);
+    mg_pipe_run(t->pg, mg_pg_wait_ms(t->pg), ret ? &last : NULL, &f);
     if (f.committed) {
         t->done = true;
         t->pg->in_txn = false;
+        if (ret)
+            *ret = (struct mg_res *)last;
         return MG_OK;
     }
+    PQclear(last);
     if (f.rc == 0)
         return failed(t, mg_err_set(err, MG_EINTERNAL, "the database rolled the transaction back"));
     rc = mg_pg_fail_err(err, &f);

@@ -221,15 +221,14 @@ static void queued_messages_run_one_after_another_with_one_idle(void **state)
                         "user assistant user assistant");
 }
 
-static void a_client_tool_opens_a_barrier_and_its_result_ends_it(void **state)
+static void a_worker_s_call_opens_a_barrier_and_its_result_ends_it(void **state)
 {
     struct fixture *f = *state;
     send(f, list_files);
-    wait_status(f, "idle action");
+    wait_status(f, "running action");
     char *call = open_call(f);
-    assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'session.status_idle'"), call);
     send(f, message); /* waits behind the barrier */
-    assert_string_equal(status(f), "idle action");
+    assert_string_equal(status(f), "running action");
     send_result(f, "user.tool_result", call, ",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]");
     wait_status(f, "idle none");
     assert_string_equal(query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'agent.message' "
@@ -253,7 +252,7 @@ static void case_1_a_refused_tool_result_wedges_no_session(void **state)
     for (int i = 0; i < 4; i++) {
         f->session = session_make(f, "self_hosted", "always_allow");
         send(f, list_files);
-        wait_status(f, "idle action");
+        wait_status(f, "running action");
         send_result(f, "user.tool_result", open_call(f), rests[i]);
         wait_status(f, "idle none");
         const char *block = query(f, "SELECT content FROM transcript WHERE session_id = $1 AND ordinal = 3");
@@ -280,7 +279,7 @@ static void case_2_a_result_before_its_confirmation_is_refused_by_name(void **st
     assert_contains(err.text, call);
     assert_string_equal(types(f), before);
     send_result(f, "user.tool_confirmation", call, ",\"result\":\"allow\"");
-    assert_string_equal(status(f), "idle action");
+    assert_string_equal(status(f), "running action");
     send_result(f, "user.tool_result", call, ",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}]");
     wait_status(f, "idle none");
 }
@@ -308,7 +307,7 @@ static void case_4_the_same_result_again_is_harmless_and_another_is_refused(void
     struct mg_err err = {0};
     char text[512];
     send(f, list_files);
-    wait_status(f, "idle action");
+    wait_status(f, "running action");
     char *call = open_call(f);
     send_result(f, "user.tool_result", call, ",\"content\":[{\"type\":\"text\",\"text\":\"hi\"}],\"is_error\":false");
     send_result(f, "user.tool_result", call, ",\"is_error\":false,\"content\":[{\"text\":\"hi\",\"type\":\"text\"}]");
@@ -326,14 +325,14 @@ static void case_3_an_interrupt_answers_the_calls_it_kills(void **state)
 {
     struct fixture *f = *state;
     send(f, list_files);
-    wait_status(f, "idle action");
+    wait_status(f, "running action");
     char *call = open_call(f);
     send(f, "[{\"type\":\"user.interrupt\"},{\"type\":\"user.message\",\"content\":[{\"type\":\"text\",\"text\":"
             "\"hello again\"}]}]");
     wait_status(f, "idle none");
     assert_contains(query(f, "SELECT body FROM events WHERE session_id = $1 AND type = 'user.tool_result'"), call);
     assert_string_equal(
-        query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'session.status_idle'"), "3");
+        query(f, "SELECT count(*)::text FROM events WHERE session_id = $1 AND type = 'session.status_idle'"), "2");
     assert_string_equal(query(f, "SELECT string_agg(role, ' ' ORDER BY ordinal) FROM transcript WHERE session_id = $1"),
                         "user assistant user user assistant");
 }
@@ -465,7 +464,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(a_turn_without_tools_is_two_commits),
         T(queued_messages_run_one_after_another_with_one_idle),
-        T(a_client_tool_opens_a_barrier_and_its_result_ends_it),
+        T(a_worker_s_call_opens_a_barrier_and_its_result_ends_it),
         T(case_1_a_refused_tool_result_wedges_no_session),
         T(case_2_a_result_before_its_confirmation_is_refused_by_name),
         T(a_denied_call_is_answered_by_the_server_and_takes_no_late_result),

@@ -150,7 +150,7 @@ static void every_result_code_has_its_status_and_type(void **state)
     } table[] = {
         {MG_EINVAL, 400, "invalid_request_error"}, {MG_EAUTH, 401, "authentication_error"},
         {MG_EDENIED, 403, "permission_error"},     {MG_ENOTFOUND, 404, "not_found_error"},
-        {MG_ECONFLICT, 409, "conflict_error"},     {MG_EPRECOND, 412, "precondition_failed_error"},
+        {MG_ECONFLICT, 409, "conflict_error"},     {MG_EPRECOND, 412, "invalid_request_error"},
         {MG_ETOOBIG, 413, "request_too_large"},    {MG_ERATE, 429, "rate_limit_error"},
         {MG_EUNAVAIL, 503, "api_error"},           {MG_ETIMEOUT, 504, "timeout_error"},
         {MG_EINTERNAL, 500, "api_error"},          {MG_EMEDIA, 415, "invalid_request_error"},

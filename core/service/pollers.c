@@ -1,0 +1,70 @@
+/* Which pollers have been seen, and when their row was written last. */
+#include <pthread.h>
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/mem.h"
+#include "service/work-internal.h"
+
+enum { POLLERS_MAX = 65536 /* pollers that are remembered; then the memory starts anew */ };
+
+struct mg_pollers {
+    pthread_mutex_t lock;
+    struct mg_map
+        *map; /* environment, a space, the worker's id -> uint64_t, mg_now_ns() of the write; guarded by lock */
+};
+
+struct mg_pollers *mg_pollers_new(void)
+{
+    struct mg_pollers *p = mg_xcalloc(1, sizeof(*p));
+    pthread_mutex_init(&p->lock, NULL);
+    p->map = mg_map_new();
+    return p;
+}
+
+static void free_time(void *ctx, struct mg_sv key, void *value)
+{
+    (void)ctx;
+    (void)key;
+    free(value);
+}
+
+void mg_pollers_free(struct mg_pollers *p)
+{
+    if (!p)
+        return;
+    mg_map_each(p->map, free_time, NULL);
+    mg_map_free(p->map);
+    pthread_mutex_destroy(&p->lock);
+    free(p);
+}
+
+/* Under the lock. */
+static uint64_t *slot(struct mg_pollers *p, struct mg_sv key)
+{
+    uint64_t *at = mg_map_get(p->map, key);
+    if (at)
+        return at;
+    if (mg_map_len(p->map) >= POLLERS_MAX) {
+        mg_map_each(p->map, free_time, NULL);
+        mg_map_free(p->map);
+        p->map = mg_map_new();
+    }
+    at = mg_xcalloc(1, sizeof(*at));
+    mg_map_put(p->map, key, at);
+    return at;
+}
+
+bool mg_pollers_note(struct mg_pollers *p, struct mg_sv environment, struct mg_sv worker_id)
+{
+    uint64_t now = mg_now_ns();
+    mg_auto(buf) struct mg_buf key = MG_BUF_INIT(MG_ID_MAX + MG_WORK_WORKER_ID_MAX + 1);
+    (void)mg_buf_printf(&key, "%.*s %.*s", MG_SV_ARG(environment), MG_SV_ARG(worker_id));
+    pthread_mutex_lock(&p->lock);
+    uint64_t *at = slot(p, mg_buf_view(&key));
+    bool due = *at == 0 || now - *at >= (uint64_t)MG_WORK_POLLER_NOTE_S * 1000000000;
+    if (due)
+        *at = now;
+    pthread_mutex_unlock(&p->lock);
+    return due;
+}
