@@ -233,7 +233,7 @@ await example('outcomes: the work is judged by the rubric, revised, and judged a
   const { session } = await begin({});
   const stream = await client.beta.sessions.events.stream(session.id);
   const verdict = (result, explanation) => `text ${JSON.stringify({ result, explanation })}`;
-  const rubric = [`For ${session.id}:`, '#grade', `@1 ${verdict('needs_revision', 'The second line is too long.')}`, `+1 ${verdict('satisfied', 'Now it fits.')}`, '#end'];
+  const rubric = ['#grade', `@1 ${verdict('needs_revision', `In ${session.id} the second line is too long.`)}`, `+1 ${verdict('satisfied', 'Now it fits.')}`, '#end'];
   const sent = await client.beta.sessions.events.send(session.id, {
     events: [{ type: 'user.define_outcome', description: 'Write a haiku about the sea.', rubric: { type: 'text', content: rubric.join('\n') }, max_iterations: 3 }],
   });
