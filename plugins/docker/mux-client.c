@@ -127,10 +127,18 @@ void mux_chan_reopen(struct mux_chan *c)
     pthread_mutex_unlock(&c->mux->lock);
 }
 
+static bool has_ended(struct mux_chan *c)
+{
+    pthread_mutex_lock(&c->mux->lock);
+    bool ended = c->ended;
+    pthread_mutex_unlock(&c->mux->lock);
+    return ended;
+}
+
 void mux_chan_close(struct mux_chan *c, const struct mango_call *call)
 {
     struct mux *m = c->mux;
-    if (!c->ended && c->id)
+    if (c->id && !has_ended(c))
         (void)mux_send(c, call, MUX_CLOSE, no_text());
     pthread_mutex_lock(&m->lock);
     for (struct mux_chan **at = &m->chans; *at; at = &(*at)->next) {
@@ -210,7 +218,7 @@ bool mux_send(struct mux_chan *c, const struct mango_call *call, uint8_t kind, s
 void mux_used(struct mux_chan *c, const struct mango_call *call, uint32_t n)
 {
     c->taken += n;
-    if (c->taken < MUX_WINDOW / 4 || c->ended)
+    if (c->taken < MUX_WINDOW / 4 || has_ended(c))
         return;
     uint32_t more = c->taken;
     c->taken = 0;
@@ -367,10 +375,8 @@ bool mux_fresh(struct mux *m, const struct mango_call *call)
     bool ok = c && mux_send(c, call, MUX_PING, no_text()) &&
               mux_wait(c, &own, h->now_ns(h) + PING_MS * UINT64_C(1000000), false, &f) == MUX_GOT;
     free(f);
-    if (c) {
-        c->ended = true;
+    if (c)
         mux_chan_close(c, call);
-    }
     if (!ok)
         mux_kill(m);
     return ok;
