@@ -78,7 +78,9 @@ static void end_link(struct link **links, int *n, int i)
 
 static void accept_one(int listener, struct link **links, int *n)
 {
-    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct sockaddr_in from;
+    socklen_t len = sizeof(from);
+    int fd = accept4(listener, (struct sockaddr *)&from, &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
     int proxy = fd < 0 ? -1 : dial();
     struct link *l = proxy < 0 ? NULL : calloc(1, sizeof(*l));
     if (!l) {
