@@ -306,6 +306,8 @@ libcore_la_SOURCES = \
 	core/sandbox/handle.c \
 	core/sandbox/health.c \
 	core/sandbox/health.h \
+	core/sandbox/helper.c \
+	core/sandbox/helper.h \
 	core/sandbox/internal.h \
 	core/sandbox/manager.c \
 	core/sandbox/manager.h \

@@ -21,6 +21,8 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/pgtest.c \
 	tests/support/pgtest.h \
 	tests/support/plugin-build.c \
+	tests/support/plugin-build.c \
+	tests/support/plugin-build.c \
 	tests/support/plugin-build.h \
 	tests/support/sandbox-rig.c \
 	tests/support/sandbox-rig.h \
@@ -144,6 +146,23 @@ e2e_tests = \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
 	tests/e2e/test_retries.py \
+	tests/e2e/test_sandbox_chaos.py \
+	tests/e2e/test_sandboxes.py \
+	tests/e2e/test_server_tools.py \
+	tests/e2e/test_streams.py \
+	tests/e2e/test_threads.py \
+	tests/e2e/test_threads_crash.py \
+	tests/e2e/test_turn_rules.py \
+	tests/e2e/test_turn_states.py \
+	tests/e2e/test_two_nodes.py \
+	tests/e2e/test_waiting.py \
+	tests/e2e/test_work.py \
+	tests/lib/test-symbols.sh \
+	tests/sdk/run.py \
+	tests/sdk/run_examples.py \
+	tests/sdk/run_mcp.py
+	tests/e2e/test_retries.py \
+	tests/e2e/test_sandbox_chaos.py \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
@@ -202,6 +221,7 @@ EXTRA_DIST += \
 	tests/abi/abi-1.txt \
 	tests/abi/layout.c \
 	tests/abi/liar.c \
+	tests/abi/limp.c \
 	tests/abi/network.c \
 	tests/abi/second.c \
 	tests/abi/smallest.c \
@@ -239,6 +259,44 @@ EXTRA_DIST += \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
 	tests/e2e/test_retries.py \
+	tests/e2e/test_sandbox_chaos.py \
+	tests/e2e/test_sandboxes.py \
+	tests/e2e/test_server_tools.py \
+	tests/e2e/test_streams.py \
+	tests/e2e/test_threads.py \
+	tests/e2e/test_threads_crash.py \
+	tests/e2e/test_turn_rules.py \
+	tests/e2e/test_turn_states.py \
+	tests/e2e/test_two_nodes.py \
+	tests/e2e/test_waiting.py \
+	tests/e2e/test_work.py \
+	tests/e2e/threads.py \
+	tests/e2e/turns.py \
+	tests/e2e/work_rig.py \
+	tests/e2e/ws.py \
+	tests/fixtures/bad-requests.json \
+	tests/lib/test-symbols.sh \
+	tests/sdk/examples/examples.mjs \
+	tests/sdk/examples/package.json \
+	tests/sdk/go/go.mod \
+	tests/sdk/go/go.sum \
+	tests/sdk/go/main.go \
+	tests/sdk/go_tool.py \
+	tests/sdk/mcp/package.json \
+	tests/sdk/mcp/server.mjs \
+	tests/sdk/package.json \
+	tests/sdk/python_sdk.py \
+	tests/sdk/run.py \
+	tests/sdk/run_examples.py \
+	tests/sdk/run_mcp.py \
+	tests/sdk/threads.mjs \
+	tests/sdk/typescript.mjs \
+	tests/sdk/ws_resume.mjs \
+	tests/sdk/ws_resume.py \
+	tests/unit/domain.h \
+	tests/unit/unit.h
+	tests/e2e/test_retries.py \
+	tests/e2e/test_sandbox_chaos.py \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_streams.py \
@@ -295,6 +353,7 @@ dist_noinst_DATA += \
 	tests/abi/abi-1.txt \
 	tests/abi/layout.c \
 	tests/abi/liar.c \
+	tests/abi/limp.c \
 	tests/abi/network.c \
 	tests/abi/second.c \
 	tests/abi/smallest.c \

@@ -1,4 +1,5 @@
 #include "base/clock.h"
+#include "base/hook.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -318,6 +319,7 @@ static void session_gone(void *ctx, struct mg_sv session)
 {
     struct gone *g = ctx;
     struct mg_err err = {0};
+    mg_hook("session.before_remove");
     if (mg_pg_exec(g->pg, &SQL_DELETE_SESSION, &session, 1, NULL, &err) < 0)
         mg_log(MG_WARN, "a deleted session's rows stay for now", MG_F_SV("session", session),
                MG_F_STR("error", err.text));

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "sandbox/health.h"
+#include "sandbox/helper.h"
 #include "sandbox/internal.h"
 
 /* The tools' table of operations over a backend plugin. Concurrency: any thread; calls are serialised here for backends
@@ -122,7 +123,7 @@ static mg_rc run_exec(struct mg_sandbox *s, const struct mg_exec_req *req, const
                                .sink_ctx = &out,
                                .limit_ns = req->deadline_ns};
     struct mango_exec_result result = {.struct_size = sizeof(result)};
-    mg_rc rc = visit_end(&v, s->plugin->sandbox->exec(s->plugin->ctx, &v.call, mg_sandbox_id(s), &r, &result));
+    mg_rc rc = visit_end(&v, mg_helper_exec(s->plugin, &v.call, mg_sandbox_id(s), s->root, &r, &result));
     status_of(&result, ret);
     if (rc == MG_ECANCELED) {
         ret->cancelled = true;

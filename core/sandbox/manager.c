@@ -573,11 +573,13 @@ static mg_rc destroy_bound(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_s
     char label[MG_LABEL_LEN];
     mg_sandbox_label(m->opts.deployment_id, session, label);
     mg_rc rc = plugin_of(m, b->provider, &p, err);
+    mg_hook("sandbox.before_destroy");
     if (rc == MG_OK && p)
         rc = call_destroy(p, b->external_id, label, err);
     mg_hook("sandbox.after_destroy");
     if (rc == MG_OK)
         rc = mg_binding_delete(pg, session, b->external_id, err);
+    mg_hook("sandbox.after_unbind");
     return rc;
 }
 

@@ -79,8 +79,14 @@ bool plugin_build_local(const char *dir)
                      plugin_srcdir(), compiler(), dir);
 }
 
+#define LOCAL_BUT_ITS_DESCRIPTOR " $(ls plugins/local/*.c | grep -v /plugin.c) plugins/common/*.c"
+
 bool plugin_build_liar(const char *dir)
 {
-    return plugin_build(dir, "liar", "tests/abi/liar.c $(ls plugins/local/*.c | grep -v /plugin.c) plugins/common/*.c",
-                        "-I.");
+    return plugin_build(dir, "liar", "tests/abi/liar.c" LOCAL_BUT_ITS_DESCRIPTOR, "-I.");
+}
+
+bool plugin_build_limp(const char *dir)
+{
+    return plugin_build(dir, "limp", "tests/abi/limp.c" LOCAL_BUT_ITS_DESCRIPTOR, "-I.");
 }

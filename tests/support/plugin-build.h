@@ -19,5 +19,7 @@ bool plugin_build(const char *dir, const char *name, const char *sources, const 
 bool plugin_build_local(const char *dir);
 /* liar.so, which is local with lies: tests/abi/liar.c. Needs the runner of plugin_build_local. */
 bool plugin_build_liar(const char *dir);
+/* limp.so, which is local as a service that cannot kill and gives its output as text: tests/abi/limp.c. */
+bool plugin_build_limp(const char *dir);
 
 #endif

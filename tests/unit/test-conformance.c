@@ -139,6 +139,24 @@ static void a_workspace_that_is_lost_at_a_restart_is_not_durable(void **state)
     assert_non_null(strstr(report.ptr, "# capability: durable-workspace, claimed but NOT kept\n"));
 }
 
+/* A service that cannot kill a command and mangles its output: what the core brings for it makes it as good as any. */
+static void the_helper_makes_up_for_a_poor_service(void **state)
+{
+    static const char *const parts[] = {"kills_everything", "case_54",  "both_streams", "interleaved", "case_6",
+                                        "output_before",    "arguments", "stdin",       "case_58",     "exit_codes"};
+    (void)state;
+    assert_true(plugin_build_limp(dir));
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        mg_auto(buf) struct mg_buf report = MG_BUF_INIT(REPORT_MAX);
+        int failed = run_only("limp", parts[i], &report);
+        if (failed)
+            print_error("%s", report.ptr);
+        assert_int_equal(failed, 0);
+        assert_null(strstr(report.ptr, "\n1..0\n"));
+        assert_non_null(strstr(report.ptr, "# weakness, met by the core: needs-kill-helper\n"));
+    }
+}
+
 static void a_plugin_of_a_service_runs_only_when_told_so(void **state)
 {
     (void)state;
@@ -185,6 +203,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(local_passes),
         cmocka_unit_test(a_claimed_capability_that_is_not_kept_fails),
         cmocka_unit_test(a_workspace_that_is_lost_at_a_restart_is_not_durable),
+        cmocka_unit_test(the_helper_makes_up_for_a_poor_service),
         cmocka_unit_test(a_plugin_of_a_service_runs_only_when_told_so),
         cmocka_unit_test(a_backend_that_only_says_hello_fails),
         cmocka_unit_test(a_plugin_that_does_not_load_is_named),
