@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the commands of the documentation.
 
-In README.md and docs/ a block of sh behind a line `<!-- run -->` is executed. The blocks of one page are one script, run with bash -e in an
+In README.md and docs/ a block of sh behind a line `<!-- run -->` is executed; one behind `<!-- file: NAME -->` is put at the end of that file. The blocks of one page are one script, run with bash -e in an
 empty folder that is also HOME, with the built programs in PATH. What a page starts in the background ends with it.
 
 Two things are replaced, so that pages can be written for readers: 127.0.0.1:8080 by a free port, /tmp/mango by a folder of the test.
@@ -17,7 +17,7 @@ import unittest
 from harness import BUILD, SRC, free_port, main, skip
 
 PAGE_S = 240  # several starts of a server that makes a database, on a loaded machine
-BLOCK = re.compile(r"^<!-- run -->\n```sh\n(.*?)^```", re.S | re.M)
+BLOCK = re.compile(r"^<!-- (?:run|file: (?P<file>[\w.-]+)) -->\n```\w+\n(?P<text>.*?)^```", re.S | re.M)
 
 
 def pages():
@@ -27,9 +27,16 @@ def pages():
         yield from (os.path.join(folder, n) for n in sorted(names) if n.endswith(".md"))
 
 
+def step_of(block):
+    """A command block as it stands; a piece of a file as the command that appends it."""
+    if not block["file"]:
+        return block["text"]
+    return f"cat >>{block['file']} <<'END_OF_THE_PIECE'\n{block['text']}END_OF_THE_PIECE\n"
+
+
 def script_of(page):
     with open(page, encoding="utf-8") as f:
-        return "\n".join(BLOCK.findall(f.read()))
+        return "\n".join(step_of(m) for m in BLOCK.finditer(f.read()))
 
 
 def environment(folder, port):
