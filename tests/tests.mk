@@ -21,8 +21,6 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/pgtest.c \
 	tests/support/pgtest.h \
 	tests/support/plugin-build.c \
-	tests/support/plugin-build.c \
-	tests/support/plugin-build.c \
 	tests/support/plugin-build.h \
 	tests/support/sandbox-rig.c \
 	tests/support/sandbox-rig.h \

@@ -21,7 +21,8 @@ static struct mg_tool_call *next_prepared(struct mg_tool_call *calls, int n)
 /* The sandbox comes first: a call is not `started` while its sandbox may still fail. */
 static bool waits_for_sandbox(const struct mg_run *r, const struct mg_tool_call *c)
 {
-    return c && c->kind == MG_CALL_BUILTIN && !(r->gated ? mg_box_have : mg_box_ready)(r->engine, &r->session, &r->thread);
+    return c && c->kind == MG_CALL_BUILTIN &&
+           !(r->gated ? mg_box_have : mg_box_ready)(r->engine, &r->session, &r->thread);
 }
 
 static void call_forget(struct mg_run *r)

@@ -66,8 +66,12 @@ static int own_addresses(char out[ADDRESSES_MAX][INET_ADDRSTRLEN])
 static bool anybody(int fd)
 {
     bool any = false;
-    for (int peer; (peer = accept4(fd, NULL, NULL, SOCK_CLOEXEC)) >= 0; any = true)
+    struct sockaddr_storage from;
+    socklen_t len = sizeof(from);
+    for (int peer; (peer = accept4(fd, (struct sockaddr *)&from, &len, SOCK_CLOEXEC)) >= 0; len = sizeof(from)) {
+        any = true;
         (void)close(peer);
+    }
     return any;
 }
 

@@ -342,6 +342,8 @@ static mango_status child_exec(struct cf *c)
                                  .sink_ctx = &said,
                                  .limit_ns = cf_in_ms(CF_CALL_MS)};
     mango_status s = cf_attach(c, c->p, c->label, mg_buf_view(&c->id));
+    if (mg_plugin_can(c->p, MANGO_TRAIT_TEXT_OUTPUT)) /* its output may come at the end alone */
+        (void)on_first_output(&said, 1, NULL, 0);
     return s < 0 ? s : c->p->sandbox->exec(c->p->ctx, &call, cf_id(c), &req, &r);
 }
 

@@ -1,14 +1,14 @@
+#include <poll.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "sandbox/conformance-internal.h"
 
 /* What a service offers beyond the lifecycle: lists, pauses, snapshots, timers, packages, archives. */
 
 enum {
-    SLOW_MS = 600000,   /* snapshots and packages may take minutes */
-    PAUSE_US = 1500000, /* long against the ticks of the command that is paused */
-    PAUSED_TICKS = 6,   /* of 100 ms each that may fall around the two calls */
+    SLOW_MS = 600000, /* snapshots and packages may take minutes */
+    PAUSE_MS = 1500,  /* long against the ticks of the command that is paused */
+    PAUSED_TICKS = 6, /* of 100 ms each that may fall around the two calls */
     TIMER_S = 600,
     TAR_BLOCK = 512,
 };
@@ -64,7 +64,7 @@ static void a_pause_stops_commands_and_keeps_files(struct cf *c)
                   "");
     mango_status s = c->p->sandbox->pause(c->p->ctx, &call, cf_id(c));
     (void)cf_check(c, s == MANGO_OK, "pause: status %d: %s", (int)s, err.text);
-    (void)usleep(PAUSE_US);
+    (void)poll(NULL, 0, PAUSE_MS);
     call = slow_call(&err);
     s = c->p->sandbox->resume(c->p->ctx, &call, cf_id(c));
     (void)cf_check(c, s == MANGO_OK, "resume: status %d: %s", (int)s, err.text);

@@ -109,9 +109,11 @@ static struct job *job_start(struct local *l, struct mango_sv id, const struct m
     return j;
 }
 
-static mango_status job_end(struct job *j, const struct mango_exec_req *req, struct mango_exec_result *ret)
+static mango_status job_end(const struct mango_call *call, struct job *j, const struct mango_exec_req *req, struct mango_exec_result *ret)
 {
     mango_status s = j->status;
+    if (s < 0)
+        (void)j->local->host->err_set(j->local->host, call, s, "the service refused the command", NULL, 0);
     *ret = j->result;
     for (int i = 0; i < 2; i++) {
         struct chunk c = chunk_to(req->sink, req->sink_ctx, i + 1, req->max_output);
@@ -139,7 +141,7 @@ static mango_status limp_exec(void *ctx, const struct mango_call *call, struct m
         j->left = !done && (cancel || late);
         pthread_mutex_unlock(&j->lock);
         if (done)
-            return job_end(j, req, ret);
+            return job_end(call, j, req, ret);
         if (cancel || late) { /* it runs on */
             ret->cancelled = cancel;
             ret->timed_out = !cancel;

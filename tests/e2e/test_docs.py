@@ -4,6 +4,8 @@
 In README.md and docs/ a block of sh behind a line `<!-- run -->` is executed; one behind `<!-- file: NAME -->` is put at the end of that file. The blocks of one page are one script, run with bash -e in an
 empty folder that is also HOME, with the built programs in PATH. What a page starts in the background ends with it.
 
+The adapter that docs/plugins.md writes has its setting in MANGO_FOLDER_BASE_DIR.
+
 Two things are replaced, so that pages can be written for readers: 127.0.0.1:8080 by a free port, /tmp/mango by a folder of the test.
 """
 import os

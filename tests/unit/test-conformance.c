@@ -85,7 +85,8 @@ static void local_passes(void **state)
     assert_non_null(strstr(report.ptr, "# not claimed: isolated\n"));
     assert_non_null(strstr(report.ptr, "option/a_pause_stops_commands_and_keeps_files # SKIP the capability"));
     assert_null(strstr(report.ptr, "cannot start a second one"));
-    assert_true(plugin_sh("test -z \"$(ls -A '%s')\"", base));
+    /* What a create that was killed had begun has another name, and is swept by a later start. */
+    assert_true(plugin_sh("test -z \"$(ls -A '%s' | grep -v '^[.]new-')\"", base));
 }
 
 /* local with bits that it cannot keep: each is found out by the cases of that bit. */
@@ -142,8 +143,7 @@ static void a_workspace_that_is_lost_at_a_restart_is_not_durable(void **state)
 /* A service that cannot kill a command and mangles its output: what the core brings for it makes it as good as any. */
 static void the_helper_makes_up_for_a_poor_service(void **state)
 {
-    static const char *const parts[] = {"kills_everything", "case_54",  "both_streams", "interleaved", "case_6",
-                                        "output_before",    "arguments", "stdin",       "case_58",     "exit_codes"};
+    static const char *const parts[] = {"kills_everything", "case_67", "both_streams", "output_before", "case_58"};
     (void)state;
     assert_true(plugin_build_limp(dir));
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
