@@ -24,10 +24,11 @@ uint64_t mg_run_until(uint64_t ms)
 static uint64_t own_limit_ms(struct mg_arena *a, struct mg_sv input)
 {
     struct mg_json *v;
-    const struct mg_json *ms =
-        mg_json_parse(a, input, &mg_json_raw_limits, &v, NULL) == MG_OK ? mg_json_get(v, "timeout_ms") : NULL;
     int64_t n = 0;
-    if (!mg_json_is(ms, MG_JSON_NUMBER) || !mg_sv_to_i64(ms->raw, &n) || n <= 0)
+    if (mg_json_parse(a, input, &mg_json_raw_limits, &v, NULL) < 0)
+        return MG_TOOL_DEFAULT_MS;
+    const struct mg_json *ms = mg_json_get(v, "timeout_ms");
+    if (!ms || ms->type != MG_JSON_NUMBER || !mg_sv_to_i64(ms->raw, &n) || n <= 0)
         return MG_TOOL_DEFAULT_MS;
     return n < MG_TOOL_TIMEOUT_MAX_MS ? (uint64_t)n : MG_TOOL_TIMEOUT_MAX_MS;
 }

@@ -145,7 +145,7 @@ class Admission(TurnCase):
 
     def test_ad14_a_message_during_the_back_off_is_queued_without_running(self):
         sid = self.new()
-        self.until(sid, message(fake("header retry-after: 2", "@1 status 529 full", "text done")), ends=("session.status_rescheduled",))
+        self.until(sid, message(fake("header retry-after: 4", "@1 status 529 full", "text done")), ends=("session.status_rescheduled",))
         before = len(self.events(sid))
         self.send(sid, message("behind"))
         self.assertEqual(self.status(sid), "rescheduling")

@@ -183,10 +183,14 @@ class Barriers(TurnCase):
     def test_a_result_may_come_before_the_idle_event(self):
         """The server runs one call while the other waits: its answer is taken meanwhile."""
         sid = self.new(CUSTOM, policy="always_allow")
+        flag = f"{self.server.dir}/{sid}"
         with self.client.stream(sid) as stream:
-            self.send(sid, message(fake('tool bash {"command":"sleep 1; echo slow"}', 'tool lookup {"n":1}', "---", "text done")))
+            slow = 'tool bash {"command":"while [ ! -e %s ]; do sleep 0.05; done; echo slow"}' % flag
+            self.send(sid, message(fake(slow, 'tool lookup {"n":1}', "---", "text done")))
             call = stream.until("agent.custom_tool_use")[-1]["id"]
             self.send(sid, custom_result(call, "quick"))
+            with open(flag, "w", encoding="ascii"):
+                pass
             events = stream.until(IDLE)
         self.assertEqual(reason(events[-1]), "end_turn", "no barrier was left to wait for")
         self.assertEqual([b["content"][0]["text"].strip() for b in self.last_request()[-1]["content"]], ["slow", "quick"])

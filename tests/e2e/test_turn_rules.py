@@ -93,7 +93,7 @@ class Turns(TurnCase):
 
     def test_tu5_what_waits_behind_a_turn_that_is_given_up_is_processed_and_kept(self):
         sid = self.new()
-        self.send(sid, message(fake("delay 300", "stop no_such_reason")))
+        self.send(sid, message(fake("delay 3000", "stop no_such_reason")))
         self.send(sid, message("behind one"))
         self.send(sid, message("behind two"), {"type": "system.message", "content": [{"type": "text", "text": "with two"}]})
         events = self.idle(sid)
@@ -156,11 +156,14 @@ class Turns(TurnCase):
     def test_tu10_a_database_that_drops_its_connections_loses_no_result(self):
         sid = self.new(policy="always_allow")
         with self.client.stream(sid) as stream:
-            self.send(sid, message(fake('tool bash {"command":"sleep 1; echo survived"}', "---", "text done")))
+            flag = f"{self.server.dir}/connections-dropped"
+            self.send(sid, message(fake('tool bash {"command":"while [ ! -e %s ]; do sleep 0.05; done; echo survived"}' % flag, "---", "text done")))
             stream.until("agent.tool_use")
             end = wait_for("the call runs", lambda: self.server.database.query(f"SELECT 1 FROM tool_calls WHERE session_id = '{sid}' AND state = 'started'"))
             self.assertTrue(end)
             self.server.database.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+            with open(flag, "w", encoding="ascii"):
+                pass
         events = self.idle(sid)
         (result,) = results(events)
         self.assertEqual((shown(result).strip(), result["is_error"]), ("survived", False))
