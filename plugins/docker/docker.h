@@ -132,6 +132,7 @@ mango_status image_make(struct docker *d, const struct mango_call *call, const c
 /* A container that never runs, to make an image of; whoever made it drops it. */
 mango_status template_make(const struct docker *d, const struct mango_call *call, const char *image, char ret_id[80]);
 void template_drop(const struct docker *d, const char *id);
+void templates_sweep(const struct docker *d, const struct mango_call *call); /* those of processes that died */
 /* name: "repository:tag"; kind and base become labels. */
 mango_status image_commit(const struct docker *d, const struct mango_call *call, const char *id, const char *name,
                           const char *kind, const char *base);

@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/json.h"
 #include "common/tar.h"
@@ -20,7 +21,10 @@
 #define OWN_ARCH "?"
 #endif
 
-enum { PULL_LINE_MAX = 64 * 1024 /* bytes of one line of a pull's progress */ };
+enum {
+    PULL_LINE_MAX = 64 * 1024, /* bytes of one line of a pull's progress */
+    TEMPLATE_S = 3600,         /* age of a template before it counts as left behind by a crash */
+};
 
 static mango_status check_name(const struct docker *d, const struct mango_call *call, const char *image)
 {
@@ -256,4 +260,25 @@ mango_status image_ready(struct docker *d, const struct mango_call *call, const 
     child_name(d, base, root, ret_child);
     s = inspect(d, call, ret_child, found, false);
     return s == MANGO_ENOENT ? image_make(d, call, image, root, ret_child) : s;
+}
+
+void templates_sweep(const struct docker *d, const struct mango_call *call)
+{
+    text_auto struct text path = {0};
+    struct engine_res r = {0};
+    struct mango_sv item;
+    char id[80];
+    int64_t created_s = 0;
+    text_add(&path, "/containers/json?all=1&filters=");
+    text_url(&path, sv_z("{\"label\":[\"io.mango.kind=template\"],\"status\":[\"created\"]}"));
+    const struct engine_req req = {.method = "GET", .path = path.ptr, .control = true};
+    if (!path.bad && engine_call(d, call, &req, &r) == MANGO_OK && r.status == 200) {
+        struct mango_sv all = engine_body(d, &r);
+        for (uint64_t pos = 0; json_next(all, &pos, NULL, &item);) {
+            if (json_int(item, "Created", &created_s) && created_s < (int64_t)time(NULL) - TEMPLATE_S &&
+                json_copy(item, "Id", id, sizeof(id)))
+                template_drop(d, id);
+        }
+    }
+    engine_free(d, &r);
 }

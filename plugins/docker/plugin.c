@@ -207,6 +207,7 @@ static mango_status docker_init(const struct mango_host *host, const struct mang
         docker_free(d);
         return s;
     }
+    templates_sweep(d, call);
     *ret_ctx = d;
     return MANGO_OK;
 }
