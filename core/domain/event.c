@@ -51,14 +51,8 @@ static const struct {
 
 /* Contract types that this server does not write yet. */
 static const char *const OTHER_TYPES[] = {
-    "workflow_run.created",
-    "workflow_run.status_running",
-    "workflow_run.status_idle",
-    "workflow_run.status_ended",
-    "workflow_run.error",
-    "workflow_run.phase_started",
-    "workflow_run.phase_ended",
-    NULL,
+    "workflow_run.created", "workflow_run.status_running", "workflow_run.status_idle", "workflow_run.status_ended",
+    "workflow_run.error",   "workflow_run.phase_started",  "workflow_run.phase_ended", NULL,
 };
 
 const char *mg_event_type_name(enum mg_event_type t)

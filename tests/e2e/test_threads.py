@@ -399,6 +399,32 @@ class Failures(ThreadCase):
         self.assertIn("without a message", shown(of(events, "agent.thread_message_received")[0]))
 
 
+class Budgets(ThreadCase):
+    def test_a_budget_is_held_against_all_threads_and_a_higher_one_resumes_a_child(self):
+        def limit(cents):
+            return {"type": "limit", "max_list_cost": {"amount": str(cents), "currency": "USD"}}
+
+        model = "claude-haiku-4-5"  # of conf/prices.conf: a dollar for a million tokens in
+        worker = self.client.post("/v1/agents", {"name": "worker", "model": model, "tools": [TOOLSET]})
+        lead = self.client.post("/v1/agents", {"name": "lead", "model": model, "multiagent": self.team.roster(worker)})
+        place = self.client.post("/v1/environments", {"name": "budget", "config": {"type": "cloud"}})["id"]
+        sid = self.client.post("/v1/sessions", {"agent": lead["id"], "environment_id": place, "budget": limit(5)})["id"]
+        child = ("delay 700", "usage 60000 10", 'tool bash {"command":"echo on"}', "---", "text finished")
+        self.send(sid, message(fake(task("worker", *child), "---", "text asked")))
+        events = self.quiet(sid)
+        self.assertEqual(reason(events[-1]), "budget_reached")
+        self.assertEqual(events[-2]["type"], "session.thread_status_idle")
+        self.assertEqual(of(events, "session.usage")[-1]["usage"]["list_cost"]["amount"], "6")
+        thread = self.team.child(sid)
+        self.assertEqual((thread["status"], thread["usage"]["list_cost"]["amount"]), ("idle", "6"))
+        self.assertEqual(of(events, "agent.thread_message_received"), [])
+        self.client.post(f"/v1/sessions/{sid}", {"budget": limit(100)})
+        wait_for("the child has gone on", lambda: of(self.events(sid), "agent.thread_message_received"))
+        events = self.quiet(sid)
+        self.assertEqual(reason(events[-1]), "end_turn")
+        self.assertIn("finished", shown(of(events, "agent.thread_message_received")[0]))
+
+
 class Ends(ThreadCase):
     def test_archive_ends_a_child_and_only_one_that_does_not_run(self):
         sid = self.team.session("worker", tools=[CUSTOM])
