@@ -171,7 +171,7 @@ static mg_rc plugin_of(struct mg_sandboxes *m, struct mg_sv provider, struct mg_
 static mg_rc runner_of(struct mg_sandboxes *m, struct mg_sv provider, struct mg_plugin **ret, struct mg_err *err)
 {
     mg_rc rc = plugin_of(m, provider, ret, err);
-    if (rc < 0 || !m->opts.isolated_only || mg_plugin_isolated(*ret))
+    if (rc < 0 || !*ret || !m->opts.isolated_only || mg_plugin_isolated(*ret))
         return rc;
     return mg_err_set(err, MG_ECONFLICT,
                       "the session's sandbox is bound to backend '%s', which is no isolation boundary, and this server "

@@ -109,7 +109,8 @@ static struct job *job_start(struct local *l, struct mango_sv id, const struct m
     return j;
 }
 
-static mango_status job_end(const struct mango_call *call, struct job *j, const struct mango_exec_req *req, struct mango_exec_result *ret)
+static mango_status job_end(const struct mango_call *call, struct job *j, const struct mango_exec_req *req,
+                            struct mango_exec_result *ret)
 {
     mango_status s = j->status;
     if (s < 0)
@@ -124,8 +125,8 @@ static mango_status job_end(const struct mango_call *call, struct job *j, const 
     return s;
 }
 
-static mango_status limp_exec(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req,
-                              struct mango_exec_result *ret)
+static mango_status limp_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
+                              const struct mango_exec_req *req, struct mango_exec_result *ret)
 {
     struct local *l = ctx;
     if (l->host->cancelled(l->host, call)) {

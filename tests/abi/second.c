@@ -14,28 +14,29 @@ static mango_status answers(const struct mango_call *call)
     return second_host->err_set(second_host, call, MANGO_ERETRY, "connection refused", NULL, 0);
 }
 
-static mango_status second_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
+static mango_status second_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                                  struct mango_sandbox_ref *ret)
 {
     mango_status s = answers(call);
     return s < 0 ? s : local_create(ctx, call, spec, ret);
 }
 
-static mango_status second_attach(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_sandbox_spec *spec,
-                                  struct mango_sandbox_ref *ret)
+static mango_status second_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
+                                  const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
 {
     mango_status s = answers(call);
     return s < 0 ? s : local_attach(ctx, call, id, spec, ret);
 }
 
-static mango_status second_exec(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req,
-                                struct mango_exec_result *ret)
+static mango_status second_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
+                                const struct mango_exec_req *req, struct mango_exec_result *ret)
 {
     mango_status s = answers(call);
     return s < 0 ? s : local_exec(ctx, call, id, req, ret);
 }
 
-static mango_status second_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req,
-                                     mango_proc *ret)
+static mango_status second_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id,
+                                     const struct mango_exec_req *req, mango_proc *ret)
 {
     mango_status s = answers(call);
     return s < 0 ? s : local_proc_open(ctx, call, id, req, ret);
@@ -59,7 +60,8 @@ static mango_status second_health(void *ctx, const struct mango_call *call)
     return s < 0 ? s : local_health(ctx, call);
 }
 
-static mango_status second_init(const struct mango_host *h, const struct mango_call *call, struct mango_sv config, void **ret_ctx)
+static mango_status second_init(const struct mango_host *h, const struct mango_call *call, struct mango_sv config,
+                                void **ret_ctx)
 {
     second_host = h;
     down_file = setting(h, "down_file");
