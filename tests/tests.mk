@@ -155,26 +155,13 @@ e2e_tests = \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
 	tests/e2e/test_work.py \
+	tests/e2e/test_work_chaos.py \
+	tests/e2e/test_work_credentials.py \
 	tests/lib/test-symbols.sh \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
-	tests/sdk/run_mcp.py
-	tests/e2e/test_retries.py \
-	tests/e2e/test_sandbox_chaos.py \
-	tests/e2e/test_sandboxes.py \
-	tests/e2e/test_server_tools.py \
-	tests/e2e/test_streams.py \
-	tests/e2e/test_threads.py \
-	tests/e2e/test_threads_crash.py \
-	tests/e2e/test_turn_rules.py \
-	tests/e2e/test_turn_states.py \
-	tests/e2e/test_two_nodes.py \
-	tests/e2e/test_waiting.py \
-	tests/e2e/test_work.py \
-	tests/lib/test-symbols.sh \
-	tests/sdk/run.py \
-	tests/sdk/run_examples.py \
-	tests/sdk/run_mcp.py
+	tests/sdk/run_mcp.py \
+	tests/sdk/run_workers.py
 
 # mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
 check_PROGRAMS += tests/mangod-test
@@ -268,6 +255,8 @@ EXTRA_DIST += \
 	tests/e2e/test_two_nodes.py \
 	tests/e2e/test_waiting.py \
 	tests/e2e/test_work.py \
+	tests/e2e/test_work_chaos.py \
+	tests/e2e/test_work_credentials.py \
 	tests/e2e/threads.py \
 	tests/e2e/turns.py \
 	tests/e2e/work_rig.py \
@@ -287,45 +276,11 @@ EXTRA_DIST += \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
+	tests/sdk/run_workers.py \
 	tests/sdk/threads.mjs \
 	tests/sdk/typescript.mjs \
-	tests/sdk/ws_resume.mjs \
-	tests/sdk/ws_resume.py \
-	tests/unit/domain.h \
-	tests/unit/unit.h
-	tests/e2e/test_retries.py \
-	tests/e2e/test_sandbox_chaos.py \
-	tests/e2e/test_sandboxes.py \
-	tests/e2e/test_server_tools.py \
-	tests/e2e/test_streams.py \
-	tests/e2e/test_threads.py \
-	tests/e2e/test_threads_crash.py \
-	tests/e2e/test_turn_rules.py \
-	tests/e2e/test_turn_states.py \
-	tests/e2e/test_two_nodes.py \
-	tests/e2e/test_waiting.py \
-	tests/e2e/test_work.py \
-	tests/e2e/threads.py \
-	tests/e2e/turns.py \
-	tests/e2e/work_rig.py \
-	tests/e2e/ws.py \
-	tests/fixtures/bad-requests.json \
-	tests/lib/test-symbols.sh \
-	tests/sdk/examples/examples.mjs \
-	tests/sdk/examples/package.json \
-	tests/sdk/go/go.mod \
-	tests/sdk/go/go.sum \
-	tests/sdk/go/main.go \
-	tests/sdk/go_tool.py \
-	tests/sdk/mcp/package.json \
-	tests/sdk/mcp/server.mjs \
-	tests/sdk/package.json \
-	tests/sdk/python_sdk.py \
-	tests/sdk/run.py \
-	tests/sdk/run_examples.py \
-	tests/sdk/run_mcp.py \
-	tests/sdk/threads.mjs \
-	tests/sdk/typescript.mjs \
+	tests/sdk/worker.mjs \
+	tests/sdk/worker.py \
 	tests/sdk/ws_resume.mjs \
 	tests/sdk/ws_resume.py \
 	tests/unit/domain.h \

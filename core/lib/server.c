@@ -20,6 +20,7 @@
 #include "run/engine.h"
 #include "run/server-tools.h"
 #include "sandbox/manager.h"
+#include "service/work.h"
 #include "store/api-key.h"
 #include "store/deployment.h"
 #include "store/embedded.h"
@@ -139,8 +140,10 @@ static void on_work(void *ctx, struct mg_sv environment)
 {
     struct mg_server *s = ctx;
     pthread_rwlock_rdlock(&s->http_lock);
-    if (s->http)
+    if (s->http) {
+        mg_pollers_news(s->app.pollers, environment); /* before the woken ones look */
         mg_http_unpark(s->http, environment, false);
+    }
     pthread_rwlock_unlock(&s->http_lock);
 }
 

@@ -1,4 +1,4 @@
-/* Which pollers have been seen, and when their row was written last. */
+/* Which pollers have been seen, and when their row was written last; and which queues were found empty, and when. */
 #include <pthread.h>
 
 #include "base/clock.h"
@@ -8,8 +8,15 @@
 
 enum { POLLERS_MAX = 65536 /* pollers that are remembered; then the memory starts anew */ };
 
+/* A queue that was found empty stays so until there is news; the time bounds what a lost notification costs. */
+struct queue {
+    uint64_t generation; /* grows with each piece of news */
+    uint64_t empty_until_ns;
+};
+
 struct mg_pollers {
     pthread_mutex_t lock;
+    struct mg_map *queues; /* environment -> struct queue; guarded by lock */
     struct mg_map
         *map; /* environment, a space, the worker's id -> uint64_t, mg_now_ns() of the write; guarded by lock */
 };
@@ -19,6 +26,7 @@ struct mg_pollers *mg_pollers_new(void)
     struct mg_pollers *p = mg_xcalloc(1, sizeof(*p));
     pthread_mutex_init(&p->lock, NULL);
     p->map = mg_map_new();
+    p->queues = mg_map_new();
     return p;
 }
 
@@ -35,6 +43,8 @@ void mg_pollers_free(struct mg_pollers *p)
         return;
     mg_map_each(p->map, free_time, NULL);
     mg_map_free(p->map);
+    mg_map_each(p->queues, free_time, NULL);
+    mg_map_free(p->queues);
     pthread_mutex_destroy(&p->lock);
     free(p);
 }
@@ -67,4 +77,53 @@ bool mg_pollers_note(struct mg_pollers *p, struct mg_sv environment, struct mg_s
         *at = now;
     pthread_mutex_unlock(&p->lock);
     return due;
+}
+
+/* Under the lock. Of an environment that nobody has polled yet nothing is known. */
+static struct queue *queue_of(struct mg_pollers *p, struct mg_sv environment)
+{
+    struct queue *q = mg_map_get(p->queues, environment);
+    if (q || mg_map_len(p->queues) >= POLLERS_MAX)
+        return q;
+    q = mg_xcalloc(1, sizeof(*q));
+    mg_map_put(p->queues, environment, q);
+    return q;
+}
+
+uint64_t mg_pollers_generation(struct mg_pollers *p, struct mg_sv environment)
+{
+    pthread_mutex_lock(&p->lock);
+    const struct queue *q = queue_of(p, environment);
+    uint64_t generation = q ? q->generation : 0;
+    pthread_mutex_unlock(&p->lock);
+    return generation;
+}
+
+void mg_pollers_found_empty(struct mg_pollers *p, struct mg_sv environment, uint64_t generation)
+{
+    pthread_mutex_lock(&p->lock);
+    struct queue *q = queue_of(p, environment);
+    if (q && q->generation == generation)
+        q->empty_until_ns = mg_now_ns() + (uint64_t)MG_WORK_EMPTY_MS * 1000000;
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool mg_pollers_is_empty(struct mg_pollers *p, struct mg_sv environment)
+{
+    pthread_mutex_lock(&p->lock);
+    const struct queue *q = mg_map_get(p->queues, environment);
+    bool empty = q && q->empty_until_ns > mg_now_ns();
+    pthread_mutex_unlock(&p->lock);
+    return empty;
+}
+
+void mg_pollers_news(struct mg_pollers *p, struct mg_sv environment)
+{
+    pthread_mutex_lock(&p->lock);
+    struct queue *q = mg_map_get(p->queues, environment);
+    if (q) {
+        q->generation++;
+        q->empty_until_ns = 0;
+    }
+    pthread_mutex_unlock(&p->lock);
 }

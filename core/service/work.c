@@ -77,13 +77,20 @@ mg_rc mg_works_poll(struct mg_engine *e, struct mg_pollers *pollers, struct mg_p
         .reclaim_ms = q->reclaim_ms,
     };
     *ret = (struct mg_work_row){.id = MG_SV("")};
+    bool noted = q->worker_id.len && mg_pollers_note(pollers, q->environment, q->worker_id);
+    if (!noted && who->kind == MG_BY_ENVIRONMENT_KEY && mg_pollers_is_empty(pollers, q->environment))
+        return MG_OK;
+    uint64_t generation = mg_pollers_generation(pollers, q->environment);
+    bool empty = false;
     mg_rc rc = mg_work_claim_fresh(a, pg, &c, ret, err);
     bool fresh = rc >= 0;
     if (rc == MG_ENOTFOUND)
-        rc = mg_work_claim_stale(a, pg, &c, ret, &old, err);
+        rc = mg_work_claim_stale(a, pg, &c, ret, &old, &empty, err);
     if (rc < 0)
         return rc;
-    if (q->worker_id.len && mg_pollers_note(pollers, q->environment, q->worker_id))
+    if (empty)
+        mg_pollers_found_empty(pollers, q->environment, generation);
+    if (noted)
         rc = mg_work_poller_seen(pg, q->environment, q->worker_id, err);
     if (rc < 0 && ret->id.len == 0)
         return rc;

@@ -13,13 +13,17 @@ struct mg_step;
 enum {
     MG_WORK_TOKEN_TEXT = 64,     /* bytes of a token of ours, with the NUL: the prefix and 43 characters */
     MG_WORK_FAIL_TEXT_MAX = 512, /* characters of a failure's text: semantics RT7 */
+    MG_WORK_EMPTY_MS = 1000,     /* what a notification that was lost may cost */
     MG_WORK_POLLER_NOTE_S = 10, /* a poller's row is written so often at most: pollers of this long ago count as here */
 };
 
-/* What this process remembers of its pollers, so that an idle poll writes nothing. Any thread. */
+/* What this process remembers of its pollers and of queues that it found empty, so that an idle poll writes nothing and, within
+ * MG_WORK_EMPTY_MS of a look that found nothing, asks the database nothing. Any thread. */
 struct mg_pollers;
 struct mg_pollers *mg_pollers_new(void);
 void mg_pollers_free(struct mg_pollers *p);
+/* Work may have been queued for this environment: its queue is not known to be empty any more. */
+void mg_pollers_news(struct mg_pollers *p, struct mg_sv environment);
 
 struct mg_work_poll {
     struct mg_sv environment, worker_id;

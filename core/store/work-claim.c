@@ -46,7 +46,8 @@ static const struct mg_stmt SQL_STALE = {
     "SELECT e.config_type, (SELECT q.id FROM work q WHERE q.environment_id = e.id AND q.state = 'queued'"
     " AND q.polled_at <= clock_timestamp() - $3::bigint * interval '1 millisecond' AND" HOLDS_NO_OTHER
     " ORDER BY q.waiting_since, q.id LIMIT 1), $4 = '' OR EXISTS"
-    " (SELECT 1 FROM api_keys k WHERE k.id = $4 AND k.revoked_at IS NULL)"
+    " (SELECT 1 FROM api_keys k WHERE k.id = $4 AND k.revoked_at IS NULL),"
+    " NOT EXISTS (SELECT 1 FROM work q WHERE q.environment_id = e.id AND q.state = 'queued')"
     " FROM environments e WHERE e.id = $1 AND e.workspace_id = $2",
 };
 static const struct mg_stmt SQL_STALE_LOCK = {
@@ -104,12 +105,13 @@ static mg_rc take_over(struct mg_arena *a, struct mg_pg *pg, const struct mg_wor
 }
 
 mg_rc mg_work_claim_stale(struct mg_arena *a, struct mg_pg *pg, const struct mg_work_claim *c, struct mg_work_row *ret,
-                          struct mg_id *ret_old, struct mg_err *err)
+                          struct mg_id *ret_old, bool *ret_empty, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {c->environment, c->workspace, mg_p_int(a, c->reclaim_ms),
                               c->key.len ? c->key : MG_SV("")};
     *ret = (struct mg_work_row){.id = MG_SV("")};
+    *ret_empty = false;
     mg_rc rc = mg_pg_exec(pg, &SQL_STALE, p, 4, &r, err);
     if (rc < 0)
         return rc;
@@ -124,6 +126,7 @@ mg_rc mg_work_claim_stale(struct mg_arena *a, struct mg_pg *pg, const struct mg_
             MG_SV_ARG(mg_shown_id(c->environment)));
     if (!mg_res_bool(r, 0, 2))
         return revoked(err);
+    *ret_empty = mg_res_bool(r, 0, 3);
     struct mg_sv old = mg_res_sv(r, 0, 1);
     if (!old.ptr || !mg_id_from(old, ret_old))
         return MG_OK;

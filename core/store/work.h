@@ -57,9 +57,9 @@ struct mg_work_claim {
 mg_rc mg_work_claim_fresh(struct mg_arena *a, struct mg_pg *pg, const struct mg_work_claim *c, struct mg_work_row *ret,
                           struct mg_err *err) MG_MUSTCHECK;
 /* Looks after the environment (MG_ENOTFOUND with a text, MG_EINVAL: not self_hosted) and takes over a claim that was not acknowledged in time, under a
- * new id. MG_OK with ret->id empty: none. *ret_old: the item that ended so. */
+ * new id. MG_OK with ret->id empty: none. *ret_old: the item that ended so. *ret_empty: nothing is queued at all, claimed or not. */
 mg_rc mg_work_claim_stale(struct mg_arena *a, struct mg_pg *pg, const struct mg_work_claim *c, struct mg_work_row *ret,
-                          struct mg_id *ret_old, struct mg_err *err) MG_MUSTCHECK;
+                          struct mg_id *ret_old, bool *ret_empty, struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_work_poller_seen(struct mg_pg *pg, struct mg_sv environment, struct mg_sv worker_id,
                           struct mg_err *err) MG_MUSTCHECK;
 

@@ -12,7 +12,8 @@ benchmarks = \
 	tests/bench/local$(EXEEXT) \
 	tests/bench/lwsfan$(EXEEXT) \
 	tests/bench/notify$(EXEEXT) \
-	tests/bench/resume$(EXEEXT)
+	tests/bench/resume$(EXEEXT) \
+	tests/bench/work$(EXEEXT)
 
 EXTRA_PROGRAMS = $(benchmarks)
 CLEANFILES += $(benchmarks)
@@ -24,6 +25,7 @@ tests_bench_load_LDADD = $(BENCH_LDADD)
 tests_bench_local_LDADD = $(BENCH_LDADD) libcore.la
 tests_bench_lwsfan_LDADD = $(BENCH_LDADD) $(LWS_LIBS)
 tests_bench_resume_LDADD = $(BENCH_LDADD)
+tests_bench_work_LDADD = $(BENCH_LDADD)
 tests_bench_notify_LDADD = $(BENCH_LDADD) $(PQ_LIBS)
 
 # ROWS: the numbers of the rows to run; all without it. OUT: a file that gets the table as Markdown. WITH: a command in front of all,

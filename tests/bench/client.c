@@ -112,9 +112,9 @@ void conn_request(struct conn *c, const char *method, const char *path, const ch
         c->out = grow(c->out, need);
         c->out_cap = need;
     }
-    int n = snprintf(c->out, need,
-                     "%s %s HTTP/1.1\r\nhost: 127.0.0.1\r\nx-api-key: %s\r\nanthropic-version: 2023-06-01\r\n%s",
-                     method, path, c->client->key ? c->client->key : "none", body ? "" : "\r\n");
+    const char *key = c->bearer ? c->bearer : c->client->key ? c->client->key : "none";
+    int n = snprintf(c->out, need, "%s %s HTTP/1.1\r\nhost: 127.0.0.1\r\n%s%s\r\nanthropic-version: 2023-06-01\r\n%s",
+                     method, path, c->bearer ? "authorization: Bearer " : "x-api-key: ", key, body ? "" : "\r\n");
     if (body)
         n += snprintf(c->out + n, need - (size_t)n, "content-type: application/json\r\ncontent-length: %zu\r\n\r\n%s",
                       len, body);

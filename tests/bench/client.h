@@ -18,8 +18,9 @@ struct conn {
     size_t in_len, in_cap;
     size_t body_at, body_len; /* of the answer; body_at 0: the head is not complete */
     int status;
-    bool streaming; /* the answer is an event stream: on_line gets it */
-    bool paused;    /* is not read */
+    bool streaming;     /* the answer is an event stream: on_line gets it */
+    bool paused;        /* is not read */
+    const char *bearer; /* sent instead of the client's key when it is set */
     void (*on_answer)(struct conn *c, int status, const char *body, size_t len);
     void (*on_line)(struct conn *c, const char *line, size_t len); /* without its line end */
     void (*on_bytes)(struct conn *c, const char *p, size_t len);   /* of a stream, instead of on_line: as they come */

@@ -652,6 +652,49 @@ def stored_sessions(b):
         ref, got = alternate(lambda: get_session(empty), lambda: get_session(full))
         yield ratio(24, what.format("row 11"), ref, got, "/s", 0.7, 0.9)
 
+QUEUE = """
+INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type, env_config)
+    SELECT 'sesn_queue' || g, workspace_id, agent_id, agent_version, agent, environment_id, env_type, env_config
+    FROM sessions, generate_series(1, {n}) g WHERE id = '{session}';
+INSERT INTO session_state (session_id) SELECT 'sesn_queue' || g FROM generate_series(1, {n}) g;
+INSERT INTO work (id, workspace_id, environment_id, session_id) SELECT 'work_queue' || g, workspace_id, environment_id, 'sesn_queue' || g
+    FROM sessions, generate_series(1, {n}) g WHERE id = '{session}';
+"""
+
+
+@contextlib.contextmanager
+def work_queue(b, n):
+    """(mangod, what the tool needs): a server with a self_hosted environment, n items and a key for its workers."""
+    with b.new_mangod() as m:
+        session = m.client.new_session(environment="self_hosted", tools=False)
+        key = json.loads(run([os.path.join(BUILD, "mango"), "api-key", "create", "--environment", session["environment_id"], "bench"], env=m.environment()))
+        if n:
+            m.database.query(QUEUE.format(n=n, session=session["id"]))
+            m.database.query("VACUUM ANALYZE work")
+            m.database.query("VACUUM ANALYZE session_state")
+        yield m, options(port=m.port, key=key["key"], environment=session["environment_id"])
+
+
+@row(25)
+def work_cycles(b):
+    with work_queue(b, 100000) as (_, where):
+        cycle = lambda: tool("work", "cycle", *where, *options(clients=16, seconds=2))["per_s"]
+        ref, got = alternate(lambda: pgbench(b.reference, "full", 16)[0], cycle)
+    yield ratio(25, "poll, ack, heartbeat and stop of a work item, 16 workers, of four-round-trip commits", ref, got, "/s", 0.15, 0.3)
+
+
+def idle_pollers(b, seconds, n=1000):
+    with work_queue(b, 0) as (m, where):
+        argv = [os.path.join(BUILD, "tests/bench/work"), "idle", *map(str, [*where, *options(clients=n, seconds=seconds + 6)])]
+        p = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+        time.sleep(4)  # the first polls are past
+        before = cpu_s(m.process.pid)
+        time.sleep(seconds)
+        share = (cpu_s(m.process.pid) - before) / seconds * 100
+        if p.wait(30) != 0:
+            raise RuntimeError("the pollers failed")
+    return share
+
 
 @row(26)
 def idle_cost(b):
@@ -666,6 +709,8 @@ def idle_cost(b):
             share = (cpu_s(m.process.pid) - before) / seconds * 100
     what = f"CPU of 5,000 idle streams and 1,000 idle sessions over {seconds} s"
     yield Result(26, what, "one core", f"{share:.1f} %", share, 5, 2, False)
+    share = idle_pollers(b, seconds)
+    yield Result(26, f"CPU of 1,000 workers that poll an empty queue over {seconds} s", "one core", f"{share:.1f} %", share, 10, 5, False)
 
 
 @row(27)

@@ -1,0 +1,382 @@
+"""Runs the official workers of the SDKs, unmodified, against a mangod of its own: EnvironmentWorker with its WorkPoller and SessionToolRunner, of four
+TypeScript releases, the newest Python and the newest Go. Each serves an environment of its own; all run side by side.
+
+What is needed comes from the registries into the build folder, as in run.py; MANGO_TEST_SDK must be set, and MANGO_TEST_SDK=require makes a client that
+cannot be installed a failure. MANGO_TEST_WORKERS=NAME,NAME runs some of them only (sdk-1.14.0, python, go).
+"""
+import concurrent.futures
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
+from harness import SKIPPED, Database, FakeModel, Mangod, wait_for  # noqa: E402
+from rig import fill  # noqa: E402
+import run as sdk  # noqa: E402
+
+IDLE = "session.status_idle"
+TTL_S = 6  # a lease: short, so that lost ones are seen soon; heartbeats are at half of it
+IDLE_MS = 1500  # a worker leaves a session that has been idle so long
+NODE = "22.21.0"  # of the npm package node: the glob tool of the TypeScript SDK needs 22
+TURN_S = 90  # seconds that a turn may take: a worker looks for work every 3 s at most, and the machine may be loaded
+
+
+def fake(*lines):
+    return "#fake\n" + "\n".join(lines)
+
+
+class Failure(AssertionError):
+    pass
+
+
+class Worker:
+    """A worker process of one SDK, on an environment of its own."""
+
+    def __init__(self, suite, name="", mode="worker"):
+        self.suite = suite
+        env = dict(
+            os.environ,
+            MANGO_BASE_URL=f"http://127.0.0.1:{suite.server.port}",
+            WORKER_ENVIRONMENT=suite.environment,
+            WORKER_KEY=suite.key,
+            WORKER_DIR=suite.folder,
+            WORKER_IDLE_MS=str(IDLE_MS),
+            WORKER_ID=f"{suite.name}{name}",
+            WORKER_MODE=mode,
+        )
+        env.pop("ANTHROPIC_API_KEY", None)
+        self.log = os.path.join(suite.folder, f"..{suite.name}{name}.{time.monotonic_ns()}.log")
+        self.out = open(self.log, "wb")
+        self.process = subprocess.Popen(suite.argv, cwd=suite.cwd, env=env, stdin=subprocess.DEVNULL, stdout=self.out, stderr=subprocess.STDOUT, start_new_session=True)
+        suite.workers.append(self)
+        if mode == "worker":
+            wait_for(f"the worker of {suite.name} starts", lambda: "ready" in self.text(), 60)
+
+    def text(self):
+        with open(self.log, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def signal(self, number):
+        os.killpg(self.process.pid, number)
+
+    def end(self, timeout=60):
+        """As a supervisor ends it."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def kill(self):
+        try:
+            self.signal(signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        self.out.close()
+
+
+class Suite:
+    """One SDK: what its workers must do."""
+
+    def __init__(self, name, argv, cwd, server, database, key):
+        self.name, self.argv, self.cwd, self.server, self.database, self.key = name, argv, cwd, server, database, key
+        self.client, self.workers, self.passed, self.failed = server.client, [], 0, 0
+        self.folder = os.path.join(server.dir, f"work-{name}")
+        os.makedirs(self.folder)
+        self.agent = self.make_agent()
+        self.careful = self.make_agent(default_config={"permission_policy": {"type": "always_ask"}})
+
+    def make_agent(self, **toolset):
+        weather = {"type": "custom", "name": "weather", "description": "d", "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
+        return self.client.post("/v1/agents", {"name": self.name, "model": "m", "tools": [{"type": "agent_toolset_20260401", **toolset}, weather]})["id"]
+
+    def new(self, agent=None):
+        return self.client.post("/v1/sessions", {"agent": agent or self.agent, "environment_id": self.environment})["id"]
+
+    def events(self, session):
+        return self.client.events(session)
+
+    def wait_end(self, session, after=0, reason="end_turn"):
+        """The session's events once a turn ended behind the first `after` of them."""
+
+        def ended():
+            events = self.events(session)
+            last = events[-1]
+            return events if len(events) > after and last["type"] == IDLE and last["stop_reason"]["type"] == reason else None
+
+        try:
+            return wait_for("the turn ends", ended, TURN_S, every=0.1)
+        except AssertionError as e:
+            tail = [(x["type"], json.dumps(x.get("content") or x.get("input") or "")[:200]) for x in self.events(session)[-12:]]
+            raise Failure(f"{e}; its last events are {tail}") from e
+
+    def turn(self, session, *script):
+        after = len(self.events(session))
+        self.client.say(session, fake(*script))
+        events = self.wait_end(session, after)[after:]
+        self.check_pairs(session)
+        return events
+
+    def results(self, events):
+        return [(e["content"][0]["text"] if e.get("content") else "", bool(e.get("is_error"))) for e in events if e["type"].endswith("tool_result")]
+
+    def check_pairs(self, session):
+        """Every call has exactly one result."""
+        events = self.events(session)
+        calls = [e["id"] for e in events if e["type"] in ("agent.tool_use", "agent.custom_tool_use")]
+        answers = [e.get("tool_use_id") or e.get("custom_tool_use_id") for e in events if e["type"].endswith("tool_result")]
+        if sorted(calls) != sorted(answers):
+            raise Failure(f"calls {calls}, results {answers}")
+
+    def work_state(self, session):
+        page = self.client.get(f"/v1/environments/{self.environment}/work?limit=1000")
+        return [w["state"] for w in page["data"] if w["data"]["id"] == session]
+
+    def expect(self, what, condition, seen=""):
+        if not condition:
+            raise Failure(f"{what}: {seen}")
+
+    # ---- what is checked, in this order ----
+
+    def six_tools(self):
+        d = self.folder
+        session = self.new()
+        events = self.turn(
+            session,
+            'tool write {"file_path":"%s/a.txt","content":"one\\ntwo\\n"}' % d,
+            'tool bash {"command":"echo $((6*7))"}',
+            "---",
+            'tool edit {"file_path":"%s/a.txt","old_string":"two","new_string":"three"}' % d,
+            'tool read {"file_path":"%s/a.txt"}' % d,
+            'tool grep {"pattern":"three","path":"%s"}' % d,
+            'tool glob {"pattern":"*.txt","path":"%s"}' % d,
+            "---",
+            "text all six",
+        )
+        results = self.results(events)
+        self.expect("no tool failed", len(results) == 6 and not any(r[1] for r in results), results)
+        with open(os.path.join(d, "a.txt"), encoding="utf-8") as f:
+            self.expect("the file is written", f.read() == "one\nthree\n")
+        self.expect("bash, read, grep and glob say what is", "42" in results[1][0] and "three" in results[3][0] and "a.txt" in results[4][0] + results[5][0], results)
+
+    def a_custom_tool(self):
+        events = self.turn(self.new(), 'tool weather {"city":"Bonn"}', "---", "text nice")
+        self.expect("its answer", self.results(events)[0][0].startswith("sunny in Bonn"), self.results(events))
+
+    def a_confirmation(self):
+        session = self.new(self.careful)
+        self.client.say(session, fake('tool bash {"command":"echo confirmed"}', 'tool bash {"command":"echo denied"}', "---", "text done"))
+        idle = self.wait_end(session, 0, "requires_action")[-1]
+        ids = idle["stop_reason"]["event_ids"]
+        self.expect("two calls wait", len(ids) == 2, ids)
+        events = [{"type": "user.tool_confirmation", "tool_use_id": ids[0], "result": "allow"}, {"type": "user.tool_confirmation", "tool_use_id": ids[1], "result": "deny"}]
+        self.client.post(f"/v1/sessions/{session}/events", {"events": events})
+        results = {e["tool_use_id"]: e for e in self.wait_end(session) if e["type"].endswith("tool_result")}
+        self.expect("the allowed one ran", "confirmed" in results[ids[0]]["content"][0]["text"], results)
+        self.expect("the denied one did not", results[ids[1]]["is_error"] and results[ids[1]]["type"] == "agent.tool_result", results)
+        self.check_pairs(session)
+
+    def messages_in_the_idle_window_and_after_it(self):
+        session = self.new()
+        for i in range(3):  # at once, within the window, and when the worker has left
+            results = self.results(self.turn(session, 'tool bash {"command":"echo message %d"}' % i, "---", "text done"))
+            self.expect("it was served", f"message {i}" in results[0][0], results)
+            if i == 0:
+                time.sleep(IDLE_MS / 1000 * 0.9)  # near the end of the window, where the race is: whichever side wins, it is served
+            else:
+                wait_for("the worker leaves", lambda: "active" not in self.work_state(session), 30)
+
+    def a_history_of_over_1000_events(self):
+        session = self.new()
+        fill(self.database, session, 1300, 100)
+        results = self.results(self.turn(session, 'tool bash {"command":"echo after 1300"}', "---", "text done"))
+        self.expect("it was served", "after 1300" in results[0][0], results)
+
+    def a_call_that_an_interrupt_kills_is_not_run_again(self):
+        session = self.new()
+        path = os.path.join(self.folder, "counter")
+        self.client.say(session, fake('tool bash {"command":"echo x >> %s; sleep 3"}' % path, "---", "text never"))
+        wait_for("it runs", lambda: os.path.exists(path), TURN_S)
+        self.client.post(f"/v1/sessions/{session}/events", {"events": [{"type": "user.interrupt"}]})
+        self.wait_end(session)
+        wait_for("the worker leaves", lambda: "active" not in self.work_state(session), 60)
+        self.turn(session, "text a fresh worker reads the history")
+        with open(path, encoding="utf-8") as f:
+            self.expect("it ran once", f.read() == "x\n")
+
+    def a_lost_lease_goes_to_a_second_worker(self):
+        session = self.new()
+        path = os.path.join(self.folder, "runs")
+        first = self.worker
+        self.client.say(session, fake('tool bash {"command":"echo run >> %s; sleep 2; echo done"}' % path, "---", "text done"))
+        wait_for("it runs", lambda: os.path.exists(path), TURN_S)
+        first.signal(signal.SIGSTOP)
+        second = Worker(self, "-second")
+        self.wait_end(session)
+        first.signal(signal.SIGCONT)
+        self.worker = second
+        first.end()
+        self.check_pairs(session)
+        self.expect("the item of the first is over, another one served", len(self.work_state(session)) >= 2, self.work_state(session))
+
+    def a_shutdown_in_mid_tool_leaves_nothing_stuck(self):
+        session = self.new()
+        path = os.path.join(self.folder, "shutdown")
+        self.client.say(session, fake('tool bash {"command":"touch %s; sleep 4; echo done"}' % path, "---", "text done"))
+        wait_for("it runs", lambda: os.path.exists(path), TURN_S)
+        self.worker.end()
+        self.worker = Worker(self, "-third")
+        self.wait_end(session)
+        self.check_pairs(session)
+
+    def drain_takes_what_there_is_and_ends(self):
+        self.worker.end()
+        wait_for("nothing is held", lambda: not {"starting", "active", "stopping"} & set(s["state"] for s in self.client.get(f"/v1/environments/{self.environment}/work?limit=1000")["data"]), 30)
+        sessions = [self.new() for _ in range(2)]
+        for s in sessions:
+            self.client.say(s, "hello")
+        drain = Worker(self, "-drain", "drain")
+        self.expect("it ended by itself", drain.process.wait(60) == 0, drain.text()[-800:])
+        for s in sessions:
+            self.expect("each was handed out", f"drained {s}" in drain.text(), drain.text()[-800:])
+        self.worker = Worker(self, "-fourth")  # what the drain acknowledged and nobody ran comes back with its lease
+        for s in sessions:
+            self.expect("and is served after all", "from the worker" in self.results(self.turn(s, 'tool bash {"command":"echo from the worker"}', "---", "text done"))[0][0])
+
+    CHECKS = [six_tools, a_custom_tool, a_confirmation, messages_in_the_idle_window_and_after_it, a_history_of_over_1000_events, a_call_that_an_interrupt_kills_is_not_run_again,
+              a_lost_lease_goes_to_a_second_worker, a_shutdown_in_mid_tool_leaves_nothing_stuck, drain_takes_what_there_is_and_ends]  # fmt: skip
+
+    def run(self, check, *args):
+        try:
+            check(*args)
+            self.passed += 1
+            print(f"ok - {self.name}: {check.__name__.replace('_', ' ')}", flush=True)
+            return True
+        except Exception:
+            self.failed += 1
+            print(f"not ok - {self.name}: {check.__name__.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
+            for w in self.workers[-2:]:
+                print(f"--- {os.path.basename(w.log)}\n{w.text()[-3000:]}", flush=True)
+            return False
+
+    def start(self):
+        self.environment = self.client.post("/v1/environments", {"name": f"workers of {self.name}", "config": {"type": "self_hosted"}})["id"]
+        self.key = self.key(self.environment)
+        self.worker = Worker(self)
+
+    def run_all(self):
+        if not self.run(Suite.start, self):
+            return
+        for check in self.CHECKS:
+            if not self.run(check, self) and self.worker.process.poll() is not None:
+                self.worker = Worker(self, f"-again{self.failed}")
+
+    # ---- a restart, for all at once ----
+
+    def begin_long_call(self):
+        self.long_session = self.new()
+        self.long_path = os.path.join(self.folder, "long")
+        self.client.say(self.long_session, fake('tool bash {"command":"echo x >> %s; sleep 6; echo survived"}' % self.long_path, "---", "text done"))
+        wait_for("it runs", lambda: os.path.exists(self.long_path), TURN_S)
+
+    def a_server_restart_in_mid_stream(self):
+        results = self.results(self.wait_end(self.long_session))
+        self.check_pairs(self.long_session)
+        self.expect("its result arrived", "survived" in results[0][0], results)
+        with open(self.long_path, encoding="utf-8") as f:
+            self.expect("it ran once", f.read() == "x\n")
+
+    def close(self):
+        for w in self.workers:
+            w.kill()
+
+
+def prepare():
+    sdk.prepare()
+    for name in ("worker.mjs", "worker.py"):
+        shutil.copy(os.path.join(HERE, name), sdk.WORK)
+    os.makedirs(os.path.join(sdk.WORK, "go", "worker"), exist_ok=True)
+    shutil.copy(os.path.join(HERE, "go", "worker", "main.go"), os.path.join(sdk.WORK, "go", "worker"))
+
+
+def workers():
+    """(name, argv, folder) of each worker that can run here, and how many cannot."""
+    out, missing = [], 0
+    npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
+    stamp = sdk.open_text(os.path.join(HERE, "package.json"))
+    node = os.path.join(sdk.WORK, "node22", "node_modules", "node", "bin", "node")
+    os.makedirs(os.path.join(sdk.WORK, "node22"), exist_ok=True)
+    if sdk.install("npm", "npm.stamp", stamp, [npm]) and sdk.install("node 22", "node22.stamp", NODE, [[*npm, "--prefix", "node22", f"node@{NODE}"]]):
+        out += [(alias, [node, "worker.mjs", alias], sdk.WORK) for alias in sdk.TYPESCRIPT]
+    else:
+        missing += 1
+    venv = os.path.join(sdk.WORK, "venv", "bin", "python")
+    pip = [venv, "-m", "pip", "install", "-q", *sdk.PYTHON_PACKAGES]
+    if sdk.install("pip", "pip.stamp", " ".join(sdk.PYTHON_PACKAGES), [[sys.executable, "-m", "venv", "venv"], pip]):
+        out += [("python", [venv, "worker.py"], sdk.WORK)]
+    else:
+        missing += 1
+    sources = sdk.open_text(os.path.join(HERE, "go", "worker", "main.go")) + sdk.open_text(os.path.join(HERE, "go", "go.sum"))
+    if sdk.install("go", "go-worker.stamp", sources, [["go", "build", "-C", "go", "-o", "serve", "./worker"]]):
+        out += [("go", [os.path.join(sdk.WORK, "go", "serve")], sdk.WORK)]
+    else:
+        missing += 1
+    wanted = [n for n in os.environ.get("MANGO_TEST_WORKERS", "").split(",") if n]
+    return [w for w in out if not wanted or w[0] in wanted], missing
+
+
+def issue(server):
+    def key_of(environment):
+        mango = os.path.join(sdk.BUILD, "mango")
+        env = {**server.environment(), "LANG": "C.UTF-8"}
+        done = subprocess.run([mango, "api-key", "create", "--environment", environment, "worker"], env=env, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failure(done.stderr)
+        return json.loads(done.stdout)["key"]
+
+    return key_of
+
+
+def restart(suites, server):
+    alive = [s for s in suites if s.run(s.begin_long_call)]
+    server.restart()
+    for s in alive:
+        s.run(s.a_server_restart_in_mid_stream)
+
+
+def main():
+    if not os.environ.get("MANGO_TEST_SDK"):
+        print("skipped: MANGO_TEST_SDK is not set; it installs clients from npm, PyPI and the Go proxy (./bootstrap check sets it)")
+        return SKIPPED
+    prepare()
+    ready, missing = workers()
+    if missing and os.environ.get("MANGO_TEST_SDK") == "require":
+        print("not ok - a client could not be installed, and MANGO_TEST_SDK=require forbids to go on without it")
+        return 1
+    if not ready:
+        return SKIPPED
+    with Database() as db, FakeModel() as model, Mangod(database=db, model_url=model.url, sandbox=None, env={"MANGO_WORK_TTL": f"{TTL_S}s", "MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX": None}) as server:
+        suites = [Suite(name, argv, cwd, server, db, issue(server)) for name, argv, cwd in ready]
+        try:
+            with concurrent.futures.ThreadPoolExecutor(len(suites)) as pool:
+                list(pool.map(Suite.run_all, suites))
+            restart(suites, server)
+        finally:
+            for s in suites:
+                s.close()
+        failed = sum(s.failed for s in suites)
+        if model.refused():
+            failed += 1
+            print(f"not ok - the endpoint had to refuse {model.refused()} requests")
+    print(f"{sum(s.passed for s in suites)} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
