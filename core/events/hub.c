@@ -12,6 +12,11 @@
 
 /* Concurrency: `inbox` and `n_subs` are shared; everything else belongs to the owner's thread. */
 
+enum {
+    REVOKED_MAX =
+        256 /* credentials: far more than are revoked within the moment between a look at one and its subscription */
+};
+
 enum mail_kind { MAIL_PUBLISH, MAIL_PREVIEW, MAIL_WAKE, MAIL_TICK, MAIL_LOADED, MAIL_REVOKE, MAIL_CALL };
 
 struct mail {
@@ -78,6 +83,8 @@ struct mg_hub {
     struct mg_map *topics;  /* session id -> struct topic */
     struct mg_map *pending; /* token bytes -> struct pending */
     uint64_t next_token;
+    struct mg_id revoked[REVOKED_MAX]; /* the latest ones: a ring */
+    unsigned n_revoked;
 };
 
 /* ---- events ---- */
@@ -494,6 +501,7 @@ static void mail_handle(struct mg_hub *h, struct mail *m)
         on_loaded(h, m);
         break;
     case MAIL_REVOKE:
+        h->revoked[h->n_revoked++ % REVOKED_MAX] = m->id;
         mg_map_each(h->topics, revoke_topic, &m->id);
         break;
     case MAIL_CALL:
@@ -523,6 +531,16 @@ void mg_hub_run(struct mg_hub *h)
 
 /* ---- subscribers ---- */
 
+/* A credential that was revoked between the look at it and the subscription. */
+static bool is_revoked(const struct mg_hub *h, const struct mg_id *key)
+{
+    for (unsigned i = 0; i < h->n_revoked && i < REVOKED_MAX; i++) {
+        if (strcmp(h->revoked[i].s, key->s) == 0)
+            return true;
+    }
+    return false;
+}
+
 struct mg_sub *mg_sub_new(struct mg_hub *h, const struct mg_sub_opts *o)
 {
     atomic_fetch_add(&h->n_subs, 1);
@@ -538,6 +556,8 @@ struct mg_sub *mg_sub_new(struct mg_hub *h, const struct mg_sub_opts *o)
     }
     struct mg_sub *s = mg_xcalloc(1, sizeof(*s));
     *s = (struct mg_sub){.hub = h, .topic = t, .opts = *o, .cursor = o->after_seq, .muted = true};
+    if (is_revoked(h, &o->key_id))
+        s->end = MG_SUB_REVOKED;
     mg_list_init(&s->previews);
     mg_list_add_tail(&t->subs, &s->link);
     if (o->after_seq > t->head) {

@@ -377,6 +377,27 @@ static void revoking_a_key_ends_its_streams_only(void **state)
     mg_sub_free(t);
 }
 
+/* The answer to "who is it" is older than the subscription. */
+static void a_key_that_was_revoked_before_it_subscribes_gets_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct mg_id key = mg_id_new("key");
+    struct mg_sub_opts o = {.session = f->session, .key_id = key, .ready = on_ready, .ctx = f};
+    bool live;
+    enum mg_sub_end end;
+    mg_hub_revoke(f->hub, mg_id_sv(&key));
+    mg_hub_run(f->hub);
+    struct mg_sub *late = mg_sub_new(f->hub, &o);
+    o.key_id = mg_id_new("key");
+    struct mg_sub *other = mg_sub_new(f->hub, &o);
+    assert_null(mg_sub_next(late, &live, &end));
+    assert_int_equal(end, MG_SUB_REVOKED);
+    assert_null(mg_sub_next(other, &live, &end));
+    assert_int_equal(end, 0);
+    mg_sub_free(late);
+    mg_sub_free(other);
+}
+
 static void freeing_a_subscriber_with_a_load_in_flight_is_safe(void **state)
 {
     struct fixture *f = *state;
@@ -442,6 +463,7 @@ int main(void)
         T(a_flood_of_previews_is_dropped_until_the_next_start),
         T(a_session_deleted_elsewhere_ends_with_its_last_event),
         T(revoking_a_key_ends_its_streams_only),
+        T(a_key_that_was_revoked_before_it_subscribes_gets_nothing),
         T(freeing_a_subscriber_with_a_load_in_flight_is_safe),
         T(case_13_every_reader_has_the_whole_log),
     };
