@@ -14,6 +14,7 @@ plugins_common_libcommon_la_SOURCES = \
 	plugins/common/json.h \
 	plugins/common/path-error.c \
 	plugins/common/path-error.h \
+	plugins/common/relay-env.c \
 	plugins/common/tar.c \
 	plugins/common/tar.h \
 	plugins/common/text.c \
@@ -21,8 +22,27 @@ plugins_common_libcommon_la_SOURCES = \
 
 plugins_common_libcommon_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
+# Backends whose workspaces are folders of this host.
+noinst_LTLIBRARIES += plugins/common/libhostbox.la
+# files: plugins/common/hostbox/*.c plugins/common/hostbox/*.h
+plugins_common_libhostbox_la_SOURCES = \
+	plugins/common/hostbox/base.c \
+	plugins/common/hostbox/box.c \
+	plugins/common/hostbox/exec.c \
+	plugins/common/hostbox/file.c \
+	plugins/common/hostbox/hostbox.h \
+	plugins/common/hostbox/proc.c \
+	plugins/common/hostbox/pump.c \
+	plugins/common/hostbox/pump.h \
+	plugins/common/hostbox/remove.c \
+	plugins/common/hostbox/runner-client.c \
+	plugins/common/hostbox/util.c
+
+plugins_common_libhostbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
+
 include plugins/docker/docker.mk
 include plugins/local/local.mk
+include plugins/srt/srt.mk
 
 # The plugins as the loader wants them: NAME.so in one folder, their helpers beside them. For the build tree only.
 all-local: plugins/loadable

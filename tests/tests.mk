@@ -147,6 +147,7 @@ e2e_tests = \
 	tests/e2e/test_sandbox_chaos.py \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
+	tests/e2e/test_srt.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_threads.py \
 	tests/e2e/test_threads_crash.py \
@@ -247,6 +248,7 @@ EXTRA_DIST += \
 	tests/e2e/test_sandbox_chaos.py \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
+	tests/e2e/test_srt.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_threads.py \
 	tests/e2e/test_threads_crash.py \

@@ -42,6 +42,8 @@ plugins_docker_docker_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 plugins_docker_mango_box_SOURCES = \
 	plugins/common/confine.c \
 	plugins/common/runner/reaper.c \
+	plugins/common/runner/relay.c \
+	plugins/common/runner/relay.h \
 	plugins/common/runner/runner.c \
 	plugins/common/runner/runner.h \
 	plugins/common/runner/tree.c \
@@ -53,7 +55,6 @@ plugins_docker_mango_box_SOURCES = \
 	plugins/docker/box/file.c \
 	plugins/docker/box/main.c \
 	plugins/docker/box/pack.c \
-	plugins/docker/box/relay.c \
 	plugins/docker/box/serve.c
 
 plugins_docker_mango_box_CPPFLAGS = $(PLUGIN_CPPFLAGS)

@@ -33,14 +33,6 @@ void egress_close(const struct docker *d, struct mango_sv label)
         d->host->egress_close(d->host, label);
 }
 
-/* ---- what commands are told ---- */
-
-const char *const egress_env[] = {
-    "http_proxy=http://127.0.0.1:3128",  "https_proxy=http://127.0.0.1:3128",  "HTTP_PROXY=http://127.0.0.1:3128",
-    "HTTPS_PROXY=http://127.0.0.1:3128", "all_proxy=socks5h://127.0.0.1:3128", "ALL_PROXY=socks5h://127.0.0.1:3128",
-    "no_proxy=localhost,127.0.0.1,::1",  "NO_PROXY=localhost,127.0.0.1,::1",   NULL,
-};
-
 mango_status docker_set_network(void *ctx, const struct mango_call *call, struct mango_sv id,
                                 const struct mango_network *net)
 {

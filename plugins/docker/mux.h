@@ -12,10 +12,6 @@
 
 #include <stdint.h>
 
-/* Where the folder of the proxy's socket is mounted in a limited sandbox, and the port that leads there. */
-#define EGRESS_DIR "/.mango-egress"
-enum { EGRESS_PORT = 3128 };
-
 enum {
     MUX_MAGIC = 0x314D474D, /* "MGM1" */
     MUX_VERSION = 1,

@@ -2,35 +2,27 @@ if SANDBOX_LOCAL
 plugin_LTLIBRARIES += plugins/local/local.la
 pkglibexec_PROGRAMS += plugins/local/mango-local-runner
 endif
-# files: plugins/local/*.c plugins/local/*.h
+# files: plugins/local/*.c
 plugins_local_local_la_SOURCES = \
-	plugins/local/box.c \
-	plugins/local/exec.c \
-	plugins/local/file.c \
-	plugins/local/local.h \
-	plugins/local/plugin.c \
-	plugins/local/proc.c \
-	plugins/local/pump.c \
-	plugins/local/pump.h \
-	plugins/local/remove.c \
-	plugins/local/runner-client.c \
-	plugins/local/util.c
+	plugins/local/plugin.c
 
-plugins_local_local_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -I$(srcdir)/plugins/local -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
-plugins_local_local_la_LIBADD = plugins/common/libcommon.la -lpthread -ldl
+plugins_local_local_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
+plugins_local_local_la_LIBADD = plugins/common/libhostbox.la plugins/common/libcommon.la -lpthread -ldl
 plugins_local_local_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # One for each sandbox, and it forks once for each command: small, and never instrumented.
 # files: plugins/local/runner/*.c plugins/common/runner/*.c plugins/common/runner/*.h
 plugins_local_mango_local_runner_SOURCES = \
 	plugins/common/runner/reaper.c \
+	plugins/common/runner/relay.c \
+	plugins/common/runner/relay.h \
 	plugins/common/runner/runner.c \
 	plugins/common/runner/runner.h \
 	plugins/common/runner/tree.c \
 	plugins/common/runner/wire.h \
 	plugins/local/runner/main.c
 
-plugins_local_mango_local_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS) -I$(srcdir)/plugins/local
+plugins_local_mango_local_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_local_mango_local_runner_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
 plugins_local_mango_local_runner_LDFLAGS = -Wl,-z,relro,-z,now
 plugins_local_mango_local_runner_LDADD =

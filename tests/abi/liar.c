@@ -5,6 +5,8 @@
 #undef mango_plugin_entry
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <string.h>
 
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 static const struct mango_host *liar_host;
@@ -35,7 +37,7 @@ static mango_status create_another(void *ctx, const struct mango_call *call, str
     memcpy(label, s->label.ptr, LABEL_LEN);
     random_hex(label + LABEL_LEN - 8, 8);
     s->label.ptr = label;
-    return local_create(ctx, call, s, ret);
+    return hostbox_create(ctx, call, s, ret);
 }
 
 /* The label under which the id was made. */
@@ -46,7 +48,7 @@ static struct mango_sv label_in(struct mango_sv id, struct mango_sv label)
 
 static mango_status lie_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)
 {
-    return local_destroy(ctx, call, id, label_in(id, label));
+    return hostbox_destroy(ctx, call, id, label_in(id, label));
 }
 
 static mango_status lie_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
@@ -54,7 +56,7 @@ static mango_status lie_create(void *ctx, const struct mango_call *call, const s
 {
     struct mango_network net;
     struct mango_sandbox_spec s = plain(spec, &net);
-    return getenv("LIE_TWICE") ? create_another(ctx, call, &s, ret) : local_create(ctx, call, &s, ret);
+    return getenv("LIE_TWICE") ? create_another(ctx, call, &s, ret) : hostbox_create(ctx, call, &s, ret);
 }
 
 static mango_status lie_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
@@ -63,16 +65,16 @@ static mango_status lie_attach(void *ctx, const struct mango_call *call, struct 
     struct mango_network net;
     struct mango_sandbox_spec s = plain(spec, &net);
     s.label = label_in(id, s.label);
-    return local_attach(ctx, call, id, &s, ret);
+    return hostbox_attach(ctx, call, id, &s, ret);
 }
 
 static mango_status lie_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
                              const struct mango_exec_req *req, struct mango_exec_result *ret)
 {
     if (!(lies() & MANGO_CAP_CONCURRENT_EXEC))
-        return local_exec(ctx, call, id, req, ret);
+        return hostbox_exec(ctx, call, id, req, ret);
     pthread_mutex_lock(&one_at_a_time);
-    mango_status s = local_exec(ctx, call, id, req, ret);
+    mango_status s = hostbox_exec(ctx, call, id, req, ret);
     pthread_mutex_unlock(&one_at_a_time);
     return s;
 }
@@ -82,7 +84,7 @@ static mango_status lie_proc_open(void *ctx, const struct mango_call *call, stru
 {
     struct mango_exec_req r = *req;
     r.flags = 0; /* pipes for a terminal */
-    return local_proc_open(ctx, call, id, &r, ret);
+    return hostbox_proc_open(ctx, call, id, &r, ret);
 }
 
 /* ---- what local does not have ---- */
@@ -149,12 +151,12 @@ static mango_status lie_keep_alive(void *ctx, const struct mango_call *call, str
     return MANGO_OK;
 }
 
-static void forget_all(struct local *l)
+static void forget_all(struct boxes *all)
 {
-    DIR *d = fdopendir(openat(l->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    DIR *d = fdopendir(openat(all->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     for (struct dirent *e; d && (e = readdir(d));) {
         if (strncmp(e->d_name, "session-", 8) == 0)
-            (void)remove_tree(l->base_fd, e->d_name);
+            (void)remove_tree(all->base_fd, e->d_name);
     }
     if (d)
         closedir(d);

@@ -4,13 +4,15 @@
 #include "plugins/local/plugin.c"
 #undef mango_plugin_entry
 
+#include <string.h>
+
 #include "common/chunk.h"
 
 enum { KEPT_MAX = 1 << 24, LOOK_US = 2000, ENDS_WAIT_MS = 20000 };
 
 /* A command that runs on, whatever its caller does. */
 struct job {
-    struct local *local;
+    struct boxes *local;
     struct mango_exec_req req; /* with copies of all that it points to */
     struct mango_exec_result result;
     struct mango_sv id;
@@ -72,7 +74,7 @@ static void *job_main(void *arg)
 {
     struct job *j = arg;
     struct mango_call call = {.struct_size = sizeof(call)};
-    mango_status s = local_exec(j->local, &call, j->id, &j->req, &j->result);
+    mango_status s = hostbox_exec(j->local, &call, j->id, &j->req, &j->result);
     pthread_mutex_lock(&j->lock);
     j->status = s;
     j->done = true;
@@ -86,7 +88,7 @@ static void *job_main(void *arg)
     return NULL;
 }
 
-static struct job *job_start(struct local *l, struct mango_sv id, const struct mango_exec_req *req)
+static struct job *job_start(struct boxes *l, struct mango_sv id, const struct mango_exec_req *req)
 {
     struct job *j = calloc(1, sizeof(*j));
     pthread_t t;
@@ -128,7 +130,7 @@ static mango_status job_end(const struct mango_call *call, struct job *j, const 
 static mango_status limp_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
                               const struct mango_exec_req *req, struct mango_exec_result *ret)
 {
-    struct local *l = ctx;
+    struct boxes *l = ctx;
     if (l->host->cancelled(l->host, call)) {
         ret->cancelled = 1;
         return MANGO_ECANCELED;

@@ -18,46 +18,46 @@ static mango_status second_create(void *ctx, const struct mango_call *call, cons
                                   struct mango_sandbox_ref *ret)
 {
     mango_status s = answers(call);
-    return s < 0 ? s : local_create(ctx, call, spec, ret);
+    return s < 0 ? s : hostbox_create(ctx, call, spec, ret);
 }
 
 static mango_status second_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
                                   const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
 {
     mango_status s = answers(call);
-    return s < 0 ? s : local_attach(ctx, call, id, spec, ret);
+    return s < 0 ? s : hostbox_attach(ctx, call, id, spec, ret);
 }
 
 static mango_status second_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
                                 const struct mango_exec_req *req, struct mango_exec_result *ret)
 {
     mango_status s = answers(call);
-    return s < 0 ? s : local_exec(ctx, call, id, req, ret);
+    return s < 0 ? s : hostbox_exec(ctx, call, id, req, ret);
 }
 
 static mango_status second_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id,
                                      const struct mango_exec_req *req, mango_proc *ret)
 {
     mango_status s = answers(call);
-    return s < 0 ? s : local_proc_open(ctx, call, id, req, ret);
+    return s < 0 ? s : hostbox_proc_open(ctx, call, id, req, ret);
 }
 
 static mango_status second_proc_write(void *ctx, const struct mango_call *call, mango_proc proc, struct mango_sv data)
 {
     mango_status s = answers(call);
-    return s < 0 ? s : local_proc_write(ctx, call, proc, data);
+    return s < 0 ? s : hostbox_proc_write(ctx, call, proc, data);
 }
 
 static mango_status second_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)
 {
     mango_status s = answers(call);
-    return s < 0 ? s : local_destroy(ctx, call, id, label);
+    return s < 0 ? s : hostbox_destroy(ctx, call, id, label);
 }
 
 static mango_status second_health(void *ctx, const struct mango_call *call)
 {
     mango_status s = answers(call);
-    return s < 0 ? s : local_health(ctx, call);
+    return s < 0 ? s : hostbox_health(ctx, call);
 }
 
 static mango_status second_init(const struct mango_host *h, const struct mango_call *call, struct mango_sv config,

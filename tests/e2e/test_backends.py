@@ -24,8 +24,8 @@ def setUpModule():
     os.chmod(PLUGINS, 0o755)
     for name in ("local.so", "mango-local-runner"):
         shutil.copy(os.path.join(LOADABLE, name), PLUGINS)
-    local = [p for p in glob.glob(os.path.join(SRC, "plugins/local/*.c")) if not p.endswith("/plugin.c")]
-    sources = [os.path.join(SRC, "tests/abi/second.c"), *local, *glob.glob(os.path.join(SRC, "plugins/common/*.c"))]
+    common = glob.glob(os.path.join(SRC, "plugins/common/*.c")) + glob.glob(os.path.join(SRC, "plugins/common/hostbox/*.c"))
+    sources = [os.path.join(SRC, "tests/abi/second.c"), *common]
     flags = ["-std=gnu17", "-D_GNU_SOURCE", "-O1", "-fvisibility=hidden", "-shared", "-fPIC"]
     includes = ["-I" + SRC, "-I" + os.path.join(SRC, "plugin-api"), "-I" + os.path.join(SRC, "plugins")]
     out = os.path.join(PLUGINS, "second.so")

@@ -109,7 +109,8 @@ static void remember(const char *label, struct mg_sv id)
 
 static void id_of(const char *label, char out[1100])
 {
-    (void)snprintf(out, 1100, "%s-%s", strcmp(plugin->name, "local") == 0 ? "session" : "mango", label);
+    bool folder = strcmp(plugin->name, "docker") != 0; /* local and srt: the name of the folder */
+    (void)snprintf(out, 1100, "%s-%s", folder ? "session" : "mango", label);
     pthread_mutex_lock(&lock);
     for (int i = 0; i < n_boxes; i++) {
         if (strcmp(boxes[i].label, label) == 0)

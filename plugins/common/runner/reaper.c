@@ -53,12 +53,12 @@ static char **vector(const char **at, const char *end, uint32_t n)
 }
 
 /* In the vfork child: only system calls until exec. */
-static int exec_child(const struct request *req, char **argv, char **envp, int cwd)
+static int exec_child(const struct request *req, char **argv, char **envp, int cwd, const char *dir)
 {
     sigset_t none;
     sigemptyset(&none);
     (void)setsid();
-    if (cwd >= 0 && fchdir(cwd) < 0)
+    if ((cwd >= 0 && fchdir(cwd) < 0) || (dir && chdir(dir) < 0))
         return errno;
     for (int i = 0; i < 3; i++) {
         if (dup2(req->fds[1 + i], i) < 0)
@@ -75,7 +75,8 @@ static int start(struct reaper *r, const struct request *req)
     const char *at = req->strings, *end = req->strings + req->head.len;
     char **argv = vector(&at, end, req->head.argc);
     char **envp = vector(&at, end, req->head.envc);
-    if (!argv || !envp || req->head.argc == 0)
+    char **dir = req->head.flags & WIRE_FLAG_CHDIR ? vector(&at, end, 1) : NULL;
+    if (!argv || !envp || req->head.argc == 0 || ((req->head.flags & WIRE_FLAG_CHDIR) && !dir))
         return EINVAL;
     int cwd = req->head.flags & WIRE_FLAG_CWD ? req->fds[4] : -1;
     volatile int failed = 0;
@@ -83,7 +84,8 @@ static int start(struct reaper *r, const struct request *req)
     if (pid < 0)
         return errno;
     if (pid == 0) {
-        failed = exec_child(req, argv, envp, cwd); /* NOLINT(clang-analyzer-unix.Vfork): system calls only */
+        failed = exec_child(req, argv, envp, cwd,
+                            dir ? dir[0] : NULL); /* NOLINT(clang-analyzer-unix.Vfork): system calls only */
         _exit(127);
     }
     if (failed) {

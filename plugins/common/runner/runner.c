@@ -35,6 +35,14 @@ struct runner {
     int n_reapers;
 };
 
+static pid_t helper;
+static pid_t (*helper_start)(void);
+
+void runner_helper(pid_t (*start)(void))
+{
+    helper_start = start;
+}
+
 static bool is_reaper(void *ctx, pid_t pid)
 {
     const struct runner *r = ctx;
@@ -42,7 +50,7 @@ static bool is_reaper(void *ctx, pid_t pid)
         if (r->reapers[i] == pid)
             return true;
     }
-    return false;
+    return pid == helper && pid > 0;
 }
 
 /* A reaper that did not leave by itself was killed from inside of the sandbox; what it kept is ours now, and goes. */
@@ -54,6 +62,8 @@ static void on_children(struct runner *r)
     bool orphans = false;
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        if (pid == helper)
+            helper = helper_start();
         for (int i = 0; i < r->n_reapers; i++) {
             if (r->reapers[i] != pid)
                 continue;
@@ -182,6 +192,8 @@ int runner_main(void)
     }
     if (!setup(&r))
         return 1;
+    if (helper_start)
+        helper = helper_start();
     for (bool open = true; open;) {
         struct pollfd p[2] = {{.fd = RUNNER_FD, .events = POLLIN}, {.fd = r.sigfd, .events = POLLIN}};
         if (poll(p, 2, -1) < 0)

@@ -12,6 +12,10 @@ struct request {
     int fds[WIRE_FDS_MAX]; /* status, stdin, stdout, stderr, folder or payload; -1: none */
 };
 
+/* A process that belongs to the runner and to no command: started by start before the first command, and again when it
+ * ends. Call it before runner_main. start returns its id, or what is not above 0 when there is none. */
+void runner_helper(pid_t (*start)(void));
+
 /* Serves the socket on RUNNER_FD until its end; the process's exit status. */
 int runner_main(void);
 

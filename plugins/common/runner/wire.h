@@ -23,12 +23,14 @@ enum {
     WIRE_ARGS_MAX = 4096,
 };
 
-enum { WIRE_FLAG_CWD = 1, WIRE_FLAG_PAYLOAD = 2 };
+/* CHDIR: one more string, the folder's name, relative to the runner's own; for runners whose files are not the
+ * starter's. */
+enum { WIRE_FLAG_CWD = 1, WIRE_FLAG_PAYLOAD = 2, WIRE_FLAG_CHDIR = 4 };
 
 struct wire_request {
     uint32_t magic, flags;
     uint32_t argc, envc;
-    uint32_t len; /* bytes of strings: argc + envc NUL-terminated ones */
+    uint32_t len; /* bytes of strings: argc + envc (+ 1: CHDIR) NUL-terminated ones */
 };
 
 /* reaper -> plugin */

@@ -14,6 +14,7 @@
 
 #include "common/confine.h"
 #include "docker/mux.h"
+#include "common/runner/relay.h"
 #include "common/runner/wire.h"
 
 enum {
@@ -81,9 +82,6 @@ void command_on_writable(struct box *b, struct chan *c);
 void command_settle(struct box *b, struct chan *c);
 bool command_wants(const struct box *b, const struct chan *c, int stream); /* its output may be read now */
 uint64_t oom_kills(void); /* of the container so far; 0 where that cannot be seen */
-
-/* ---- relay.c ---- */
-void relay_start(void); /* where the container has a door of the filtering proxy */
 
 /* ---- pack.c ---- the exit status; what went wrong is on standard error */
 int pack_main(const char *root, const char *path);

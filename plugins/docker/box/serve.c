@@ -354,7 +354,7 @@ int box_serve(const char *root)
             return 0; /* a server that died before we began: what another one runs here is not ours to end */
     }
     take_over();
-    relay_start();
+    (void)relay_start();
     b.ws = (struct confine){root, open(root, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
     if (b.ws.root_fd < 0)
         die(root);

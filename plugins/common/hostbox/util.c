@@ -5,28 +5,28 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "local/local.h"
+#include "common/hostbox/hostbox.h"
 
 enum { FAIL_TEXT_MAX = 700 };
 
-mango_status fail(const struct local *l, const struct mango_call *call, mango_status s, const char *fmt, ...)
+mango_status fail(const struct boxes *all, const struct mango_call *call, mango_status s, const char *fmt, ...)
 {
     char text[FAIL_TEXT_MAX];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    return l->host->err_set(l->host, call, s, text, NULL, 0);
+    return all->host->err_set(all->host, call, s, text, NULL, 0);
 }
 
-mango_status fail_path(const struct local *l, const struct mango_call *call, int errnum, struct mango_sv path)
+mango_status fail_path(const struct boxes *all, const struct mango_call *call, int errnum, struct mango_sv path)
 {
     char name[SHOWN_MAX + 1];
     const struct path_error *e = path_error_of(errnum);
     shown(path, name);
     if (e)
-        return fail(l, call, e->status, "'%s' %s", name, e->text);
-    return fail(l, call, MANGO_EINTERNAL, "'%s': %s", name, strerror(errnum));
+        return fail(all, call, e->status, "'%s' %s", name, e->text);
+    return fail(all, call, MANGO_EINTERNAL, "'%s': %s", name, strerror(errnum));
 }
 
 bool sv_is(struct mango_sv s, const char *z)
@@ -58,7 +58,7 @@ void random_hex(char *out, size_t digits)
     out[digits] = '\0';
 }
 
-uint64_t now_ns(const struct local *l)
+uint64_t now_ns(const struct boxes *all)
 {
-    return l->host->now_ns(l->host);
+    return all->host->now_ns(all->host);
 }

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "local/pump.h"
+#include "common/hostbox/pump.h"
 
 /* Long-lived processes with piped input: the persistent shell. Calls on one process come one at a time. */
 
@@ -20,22 +20,22 @@ static struct proc *proc_of(mango_proc number)
     return (struct proc *)(uintptr_t)number; /* NOLINT(performance-no-int-to-ptr): it was a pointer of ours */
 }
 
-mango_status local_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id,
-                             const struct mango_exec_req *req, mango_proc *ret)
+mango_status hostbox_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id,
+                               const struct mango_exec_req *req, mango_proc *ret)
 {
-    struct local *l = ctx;
+    struct boxes *all = ctx;
     struct box *b;
     if (req->flags & MANGO_PROC_PTY)
-        return fail(l, call, MANGO_EUNSUPPORTED, "the local backend has no terminals");
-    mango_status s = box_enter(l, call, id, &b);
+        return fail(all, call, MANGO_EUNSUPPORTED, "the %s backend has no terminals", all->kind->name);
+    mango_status s = box_enter(all, call, id, &b);
     if (s < 0)
         return s;
     struct proc *p = calloc(1, sizeof(*p));
     if (!p) {
-        s = fail(l, call, MANGO_ERETRY, "out of memory");
+        s = fail(all, call, MANGO_ERETRY, "out of memory");
     } else {
         p->box = b;
-        p->pump = (struct pump){.local = l, .out = {.stream = 1}, .err = {.stream = 2}};
+        p->pump = (struct pump){.all = all, .out = {.stream = 1}, .err = {.stream = 2}};
         s = run_start(b, call, req, PIPE_STDIN, &p->pump.run);
     }
     if (s == MANGO_OK) {
@@ -69,9 +69,9 @@ static ssize_t write_quietly(int fd, const char *p, uint64_t n)
     return w;
 }
 
-mango_status local_proc_write(void *ctx, const struct mango_call *call, mango_proc number, struct mango_sv data)
+mango_status hostbox_proc_write(void *ctx, const struct mango_call *call, mango_proc number, struct mango_sv data)
 {
-    struct local *l = ctx;
+    struct boxes *all = ctx;
     struct proc *p = proc_of(number);
     while (data.len > 0) {
         ssize_t w = p->pump.run.in < 0 ? -1 : write_quietly(p->pump.run.in, data.ptr, data.len);
@@ -80,26 +80,26 @@ mango_status local_proc_write(void *ctx, const struct mango_call *call, mango_pr
             continue;
         }
         if (p->pump.run.in < 0 || errno == EPIPE)
-            return fail(l, call, MANGO_ENOENT, "the process has ended or closed its input");
+            return fail(all, call, MANGO_ENOENT, "the process has ended or closed its input");
         if (errno != EAGAIN && errno != EINTR)
-            return fail(l, call, MANGO_EINTERNAL, "cannot write to the process: %s", strerror(errno));
+            return fail(all, call, MANGO_EINTERNAL, "cannot write to the process: %s", strerror(errno));
         struct pollfd fds[2] = {{.fd = p->pump.run.in, .events = POLLOUT},
-                                {.fd = l->host->cancel_fd(l->host, call), .events = POLLIN}};
-        uint64_t now = now_ns(l), left = call->deadline_ns > now ? call->deadline_ns - now : 0;
+                                {.fd = all->host->cancel_fd(all->host, call), .events = POLLIN}};
+        uint64_t now = now_ns(all), left = call->deadline_ns > now ? call->deadline_ns - now : 0;
         struct timespec ts = {.tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000)};
         int n = ppoll(fds, 2, call->deadline_ns ? &ts : NULL, NULL);
         if (n > 0 && fds[1].revents)
             return MANGO_ECANCELED;
         if (n == 0)
-            return fail(l, call, MANGO_ETIMEOUT, "the process does not read its input");
+            return fail(all, call, MANGO_ETIMEOUT, "the process does not read its input");
     }
     return MANGO_OK;
 }
 
-mango_status local_proc_read(void *ctx, const struct mango_call *call, mango_proc number, mango_sink_fn *sink,
-                             void *sink_ctx, int32_t *ret_closed, struct mango_exec_result *ret)
+mango_status hostbox_proc_read(void *ctx, const struct mango_call *call, mango_proc number, mango_sink_fn *sink,
+                               void *sink_ctx, int32_t *ret_closed, struct mango_exec_result *ret)
 {
-    struct local *l = ctx;
+    struct boxes *all = ctx;
     struct proc *p = proc_of(number);
     struct chunk *chunks[] = {&p->pump.out, &p->pump.err};
     for (int i = 0; i < 2; i++) {
@@ -122,11 +122,11 @@ mango_status local_proc_read(void *ctx, const struct mango_call *call, mango_pro
     pump_result(&p->pump, ret);
     *ret_closed = 1;
     if (p->pump.end.kind == WIRE_FAILED) /* never began */
-        return fail(l, call, MANGO_ENOENT, "the process could not be started: %s", strerror(p->pump.end.status));
+        return fail(all, call, MANGO_ENOENT, "the process could not be started: %s", strerror(p->pump.end.status));
     return MANGO_OK;
 }
 
-mango_status local_proc_close(void *ctx, const struct mango_call *call, mango_proc number)
+mango_status hostbox_proc_close(void *ctx, const struct mango_call *call, mango_proc number)
 {
     (void)ctx;
     (void)call;

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "local/local.h"
+#include "common/hostbox/hostbox.h"
 
 /* Making, finding and ending the folders of sessions, and the table of the live ones. */
 
@@ -65,12 +65,29 @@ static void id_of(struct mango_sv label, char id[ID_LEN + 1])
     id[ID_LEN] = '\0';
 }
 
-static int fill_folder(int fd, const struct mango_sandbox_spec *spec)
+/* A folder of the box's user. 0 or errno. */
+static int make_part(int fd, const char *name, uid_t user)
 {
+    if (mkdirat(fd, name, 0700) < 0)
+        return errno;
+    return user != NO_USER && fchownat(fd, name, user, user, AT_SYMLINK_NOFOLLOW) < 0 ? errno : 0;
+}
+
+static uid_t user_of(const struct boxes *all, struct mango_sv label)
+{
+    return all->kind->user ? all->kind->user(all, label) : NO_USER;
+}
+
+static int fill_folder(const struct boxes *all, int fd, const struct mango_sandbox_spec *spec)
+{
+    static const char *const parts[] = {"workspace", "scratch", "staging"};
     char identity[IDENTITY_LEN + 1];
     random_hex(identity, IDENTITY_LEN);
-    if (mkdirat(fd, "workspace", 0700) < 0 || mkdirat(fd, "scratch", 0700) < 0 || mkdirat(fd, "staging", 0700) < 0)
-        return errno;
+    for (int i = 0; i < 3; i++) {
+        int e = make_part(fd, parts[i], user_of(all, spec->label));
+        if (e)
+            return e;
+    }
     int e = write_small(fd, "identity", identity, IDENTITY_LEN);
     if (e == 0)
         e = write_small(fd, "owner", spec->owner.ptr, spec->owner.len);
@@ -81,43 +98,43 @@ static int fill_folder(int fd, const struct mango_sandbox_spec *spec)
 
 /* Under a name of its own first, then in one rename: a folder of a session is whole or not there, and two creates make
  * one. */
-static int make_folder(const struct local *l, const struct mango_sandbox_spec *spec, const char *id, bool *ret_found)
+static int make_folder(const struct boxes *all, const struct mango_sandbox_spec *spec, const char *id, bool *ret_found)
 {
     char name[NEW_NAME_MAX], random[17];
     random_hex(random, 16);
     snprintf(name, sizeof(name), ".new-%s", random);
-    if (mkdirat(l->base_fd, name, 0700) < 0)
+    if (mkdirat(all->base_fd, name, 0700) < 0)
         return errno;
-    int fd = openat(l->base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int e = fd < 0 ? errno : fill_folder(fd, spec);
+    int fd = openat(all->base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int e = fd < 0 ? errno : fill_folder(all, fd, spec);
     if (fd >= 0)
         close(fd);
-    if (e == 0 && renameat2(l->base_fd, name, l->base_fd, id, RENAME_NOREPLACE) < 0)
+    if (e == 0 && renameat2(all->base_fd, name, all->base_fd, id, RENAME_NOREPLACE) < 0)
         e = errno;
     *ret_found = e == EEXIST;
     if (e)
-        (void)remove_tree(l->base_fd, name);
+        (void)remove_tree(all->base_fd, name);
     return e == EEXIST ? 0 : e;
 }
 
-static void remove_trash(const struct local *l, const char *prefix, time_t older_than)
+static void remove_trash(const struct boxes *all, const char *prefix, time_t older_than)
 {
-    int copy = openat(l->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int copy = openat(all->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         if (strncmp(e->d_name, prefix, strlen(prefix)) == 0 &&
-            fstatat(l->base_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime <= older_than)
-            (void)remove_tree(l->base_fd, e->d_name);
+            fstatat(all->base_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime <= older_than)
+            (void)remove_tree(all->base_fd, e->d_name);
     }
     if (d)
         closedir(d);
 }
 
-void sweep(struct local *l)
+void sweep(struct boxes *all)
 {
-    remove_trash(l, ".trash-", time(NULL));
-    remove_trash(l, ".new-", time(NULL) - STALE_S);
+    remove_trash(all, ".trash-", time(NULL));
+    remove_trash(all, ".new-", time(NULL) - STALE_S);
 }
 
 /* ---- the table ---- */
@@ -131,6 +148,8 @@ static void box_free(struct box *b)
     }
     for (char **e = b->env; e && *e; e++)
         free(*e);
+    if (b->all->kind->free)
+        b->all->kind->free(b);
     free(b->env);
     free(b->root);
     free(b->scratch);
@@ -155,19 +174,19 @@ void box_unref(struct box *b)
         box_free(b);
 }
 
-static struct box *find(struct local *l, struct mango_sv id)
+static struct box *find(struct boxes *all, struct mango_sv id)
 {
-    for (struct box *b = l->boxes; b; b = b->next) {
+    for (struct box *b = all->first; b; b = b->next) {
         if (sv_is(id, b->id))
             return b;
     }
     return NULL;
 }
 
-mango_status box_enter(struct local *l, const struct mango_call *call, struct mango_sv id, struct box **ret)
+mango_status box_enter(struct boxes *all, const struct mango_call *call, struct mango_sv id, struct box **ret)
 {
-    pthread_mutex_lock(&l->lock);
-    struct box *b = find(l, id);
+    pthread_mutex_lock(&all->lock);
+    struct box *b = find(all, id);
     bool ok = false;
     if (b) {
         pthread_mutex_lock(&b->lock);
@@ -178,9 +197,9 @@ mango_status box_enter(struct local *l, const struct mango_call *call, struct ma
         }
         pthread_mutex_unlock(&b->lock);
     }
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_unlock(&all->lock);
     if (!ok)
-        return fail(l, call, MANGO_EGONE, "the workspace is not attached or is being removed");
+        return fail(all, call, MANGO_EGONE, "the workspace is not attached or is being removed");
     *ret = b;
     return MANGO_OK;
 }
@@ -195,18 +214,18 @@ void box_leave(struct box *b)
 }
 
 /* Takes it out of the table; the caller gets the table's reference. */
-static struct box *take(struct local *l, struct mango_sv id)
+static struct box *take(struct boxes *all, struct mango_sv id)
 {
-    pthread_mutex_lock(&l->lock);
+    pthread_mutex_lock(&all->lock);
     struct box *b = NULL;
-    for (struct box **at = &l->boxes; *at; at = &(*at)->next) {
+    for (struct box **at = &all->first; *at; at = &(*at)->next) {
         if (!sv_is(id, (*at)->id))
             continue;
         b = *at;
         *at = b->next;
         break;
     }
-    pthread_mutex_unlock(&l->lock);
+    pthread_mutex_unlock(&all->lock);
     return b;
 }
 
@@ -256,21 +275,22 @@ static int open_folder(int dir_fd, const char *name)
 }
 
 /* Opens what make_folder made. errno values; EPERM when it belongs to another label. */
-static int open_box(struct local *l, struct mango_sv label, const struct mango_sandbox_spec *spec, struct box **ret)
+static int open_box(struct boxes *all, struct mango_sv label, const struct mango_sandbox_spec *spec, struct box **ret)
 {
     struct box *b = calloc(1, sizeof(*b));
     if (!b)
         return ENOMEM;
     char found[LABEL_LEN + 1];
     struct stat st;
-    *b = (struct box){.local = l, .home_fd = -1, .root_fd = -1, .staging_fd = -1, .ctl = -1, .refs = 1};
+    *b = (struct box){.all = all, .home_fd = -1, .root_fd = -1, .staging_fd = -1, .ctl = -1, .refs = 1};
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->quiet, NULL);
     id_of(label, b->id);
-    b->root = join(l->base, b->id, "workspace");
-    b->scratch = join(l->base, b->id, "scratch");
+    b->root = all->kind->root ? strdup(all->kind->root) : join(all->base, b->id, "workspace");
+    b->scratch = all->kind->scratch ? strdup(all->kind->scratch) : join(all->base, b->id, "scratch");
+    b->user = user_of(all, label);
     int e = b->root && b->scratch && fill_env(b, spec) ? 0 : ENOMEM;
-    if (e == 0 && (b->home_fd = open_folder(l->base_fd, b->id)) < 0)
+    if (e == 0 && (b->home_fd = open_folder(all->base_fd, b->id)) < 0)
         e = errno == ENOTDIR || errno == ELOOP ? EPERM : errno;
     if (e == 0 && (fstat(b->home_fd, &st) < 0 || st.st_uid != geteuid()))
         e = EPERM;
@@ -280,8 +300,8 @@ static int open_box(struct local *l, struct mango_sv label, const struct mango_s
         e = errno;
     if (e == 0) {
         (void)read_small(b->home_fd, "identity", b->identity, IDENTITY_LEN);
-        (void)mkdirat(b->home_fd, "staging", 0700);
-        (void)mkdirat(b->home_fd, "scratch", 0700);
+        (void)make_part(b->home_fd, "staging", b->user);
+        (void)make_part(b->home_fd, "scratch", b->user);
         if ((b->staging_fd = open_folder(b->home_fd, "staging")) < 0)
             e = errno;
     }
@@ -296,7 +316,7 @@ static int open_box(struct local *l, struct mango_sv label, const struct mango_s
 
 static mango_status give_ref(const struct box *b, bool found, struct mango_sandbox_ref *ret)
 {
-    const struct mango_host *h = b->local->host;
+    const struct mango_host *h = b->all->host;
     mango_status s = h->buf_append(h, ret->id, b->id, strlen(b->id));
     if (s == MANGO_OK)
         s = h->buf_append(h, ret->root, b->root, strlen(b->root));
@@ -308,74 +328,76 @@ static mango_status give_ref(const struct box *b, bool found, struct mango_sandb
 }
 
 /* The one that is attached already, or a new one in the table. */
-static mango_status bind_box(struct local *l, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+static mango_status bind_box(struct boxes *all, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                              bool found, struct mango_sandbox_ref *ret)
 {
     char id[ID_LEN + 1];
     id_of(spec->label, id);
     struct mango_sv key = {id, ID_LEN};
-    pthread_mutex_lock(&l->lock);
-    struct box *b = find(l, key);
+    pthread_mutex_lock(&all->lock);
+    struct box *b = find(all, key);
     struct stat st;
     /* One whose folder was removed behind our back must not look alive. */
-    bool there = fstatat(l->base_fd, id, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    bool there = fstatat(all->base_fd, id, &st, AT_SYMLINK_NOFOLLOW) == 0;
     int e = there ? 0 : ENOENT;
-    if (e == 0 && !b && (e = open_box(l, spec->label, spec, &b)) == 0) {
-        b->next = l->boxes;
-        l->boxes = b;
+    if (e == 0 && !b && (e = open_box(all, spec->label, spec, &b)) == 0) {
+        b->next = all->first;
+        all->first = b;
     }
     mango_status s = e == 0 ? give_ref(b, found, ret) : MANGO_OK;
-    pthread_mutex_unlock(&l->lock);
+    if (e == 0)
+        box_ref(b);
+    pthread_mutex_unlock(&all->lock);
+    if (s == MANGO_OK && e == 0 && all->kind->attached)
+        s = all->kind->attached(b, call, spec);
+    if (e == 0)
+        box_unref(b);
     if (e == ENOENT)
-        return fail(l, call, MANGO_EGONE, "workspace folder %s does not exist any more", id);
+        return fail(all, call, MANGO_EGONE, "workspace folder %s does not exist any more", id);
     if (e == EPERM)
-        return fail(l, call, MANGO_EDENIED, "workspace folder %s does not belong to this session", id);
-    return e ? fail(l, call, MANGO_EINTERNAL, "workspace folder %s: %s", id, strerror(e)) : s;
+        return fail(all, call, MANGO_EDENIED, "workspace folder %s does not belong to this session", id);
+    return e ? fail(all, call, MANGO_EINTERNAL, "workspace folder %s: %s", id, strerror(e)) : s;
 }
 
-static mango_status check_spec(const struct local *l, const struct mango_call *call,
+static mango_status check_spec(const struct boxes *all, const struct mango_call *call,
                                const struct mango_sandbox_spec *spec)
 {
     if (!label_ok(spec->label) || (spec->owner.len != 0 && !label_ok(spec->owner)))
-        return fail(l, call, MANGO_EINVALID, "label and owner must be %d lowercase hex digits", LABEL_LEN);
-    if (spec->n_mounts > 0)
-        return fail(l, call, MANGO_EUNSUPPORTED, "the local backend has no mounts");
-    if (spec->network && spec->network->mode != MANGO_NET_OPEN)
-        return fail(l, call, MANGO_EUNSUPPORTED, "the local backend cannot hold commands back from the network");
-    return MANGO_OK;
+        return fail(all, call, MANGO_EINVALID, "label and owner must be %d lowercase hex digits", LABEL_LEN);
+    return all->kind->check(all, call, spec);
 }
 
-mango_status local_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
-                          struct mango_sandbox_ref *ret)
+mango_status hostbox_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                            struct mango_sandbox_ref *ret)
 {
-    struct local *l = ctx;
+    struct boxes *all = ctx;
     char id[ID_LEN + 1];
     bool found = false;
-    mango_status s = check_spec(l, call, spec);
+    mango_status s = check_spec(all, call, spec);
     if (s < 0)
         return s;
-    if (l->host->cancelled(l->host, call))
+    if (all->host->cancelled(all->host, call))
         return MANGO_ECANCELED;
     id_of(spec->label, id);
-    int e = make_folder(l, spec, id, &found);
+    int e = make_folder(all, spec, id, &found);
     if (e)
-        return fail(l, call, e == ENOSPC || e == EDQUOT ? MANGO_EQUOTA : MANGO_EINTERNAL,
+        return fail(all, call, e == ENOSPC || e == EDQUOT ? MANGO_EQUOTA : MANGO_EINTERNAL,
                     "cannot make workspace folder %s: %s", id, strerror(e));
-    return bind_box(l, call, spec, found, ret);
+    return bind_box(all, call, spec, found, ret);
 }
 
-mango_status local_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
-                          const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
+mango_status hostbox_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
+                            const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
 {
-    struct local *l = ctx;
+    struct boxes *all = ctx;
     char expected[ID_LEN + 1];
-    mango_status s = check_spec(l, call, spec);
+    mango_status s = check_spec(all, call, spec);
     if (s < 0)
         return s;
     id_of(spec->label, expected);
     if (!sv_is(id, expected))
-        return fail(l, call, MANGO_EDENIED, "the stored reference does not belong to this session");
-    return bind_box(l, call, spec, true, ret);
+        return fail(all, call, MANGO_EDENIED, "the stored reference does not belong to this session");
+    return bind_box(all, call, spec, true, ret);
 }
 
 /* ---- the end ---- */
@@ -393,7 +415,7 @@ static void quiesce(struct box *b)
     pthread_mutex_unlock(&b->lock);
 }
 
-mango_status local_detach(void *ctx, const struct mango_call *call, struct mango_sv id)
+mango_status hostbox_detach(void *ctx, const struct mango_call *call, struct mango_sv id)
 {
     (void)call;
     struct box *b = take(ctx, id);
@@ -404,49 +426,51 @@ mango_status local_detach(void *ctx, const struct mango_call *call, struct mango
     return MANGO_OK;
 }
 
-void boxes_drop_all(struct local *l)
+void boxes_drop_all(struct boxes *all)
 {
-    while (l->boxes)
-        (void)local_detach(l, NULL, (struct mango_sv){l->boxes->id, ID_LEN});
+    while (all->first)
+        (void)hostbox_detach(all, NULL, (struct mango_sv){all->first->id, ID_LEN});
 }
 
-mango_status local_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)
+mango_status hostbox_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)
 {
-    struct local *l = ctx;
+    struct boxes *all = ctx;
     char name[ID_LEN + 1], trash[NEW_NAME_MAX], random[17];
     if (!label_ok(label))
-        return fail(l, call, MANGO_EINVALID, "label must be %d lowercase hex digits", LABEL_LEN);
+        return fail(all, call, MANGO_EINVALID, "label must be %d lowercase hex digits", LABEL_LEN);
     id_of(label, name);
     if (id.len > 0 && !sv_is(id, name))
-        return fail(l, call, MANGO_EDENIED, "the stored reference does not belong to this session");
-    (void)local_detach(l, call, (struct mango_sv){name, ID_LEN});
+        return fail(all, call, MANGO_EDENIED, "the stored reference does not belong to this session");
+    (void)hostbox_detach(all, call, (struct mango_sv){name, ID_LEN});
+    if (all->kind->destroyed)
+        all->kind->destroyed(all, label);
     random_hex(random, 16);
     snprintf(trash, sizeof(trash), ".trash-%s", random);
     /* Gone for everybody in one step; what a crash leaves of it is swept at the next start. */
-    if (renameat(l->base_fd, name, l->base_fd, trash) < 0)
+    if (renameat(all->base_fd, name, all->base_fd, trash) < 0)
         return errno == ENOENT
                    ? MANGO_OK
-                   : fail(l, call, MANGO_EINTERNAL, "cannot remove workspace folder %s: %s", name, strerror(errno));
-    int e = remove_tree(l->base_fd, trash);
+                   : fail(all, call, MANGO_EINTERNAL, "cannot remove workspace folder %s: %s", name, strerror(errno));
+    int e = remove_tree(all->base_fd, trash);
     if (e == 0)
         return MANGO_OK;
-    (void)renameat2(l->base_fd, trash, l->base_fd, name, RENAME_NOREPLACE); /* so that the next try finds it */
-    return fail(l, call, MANGO_ERETRY, "cannot remove all of workspace folder %s: %s", name, strerror(e));
+    (void)renameat2(all->base_fd, trash, all->base_fd, name, RENAME_NOREPLACE); /* so that the next try finds it */
+    return fail(all, call, MANGO_ERETRY, "cannot remove all of workspace folder %s: %s", name, strerror(e));
 }
 
-mango_status local_list_owned(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
-                              void *fn_ctx)
+mango_status hostbox_list_owned(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
+                                void *fn_ctx)
 {
-    struct local *l = ctx;
-    int copy = openat(l->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct boxes *all = ctx;
+    int copy = openat(all->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
     if (!d)
-        return fail(l, call, MANGO_EINTERNAL, "cannot list the workspace folders: %s", strerror(errno));
+        return fail(all, call, MANGO_EINTERNAL, "cannot list the workspace folders: %s", strerror(errno));
     for (struct dirent *e; (e = readdir(d));) {
         char found[LABEL_LEN + 1] = "";
         struct stat st;
         struct mango_sv name = {e->d_name, strlen(e->d_name)};
-        int fd = name.len == ID_LEN && memcmp(name.ptr, "session-", 8) == 0 ? open_folder(l->base_fd, e->d_name) : -1;
+        int fd = name.len == ID_LEN && memcmp(name.ptr, "session-", 8) == 0 ? open_folder(all->base_fd, e->d_name) : -1;
         if (fd < 0)
             continue;
         bool ours = fstat(fd, &st) == 0 && read_small(fd, "owner", found, LABEL_LEN) && sv_is(owner, found);

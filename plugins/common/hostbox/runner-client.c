@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "local/local.h"
+#include "common/hostbox/hostbox.h"
 #include "common/runner/wire.h"
 
 /* The plugin's side of the runner: starting it (posix_spawn: the server is never forked) and handing commands over. */
@@ -23,7 +23,7 @@ enum { SEND_S = 5 /* for a runner that was stopped from inside of the sandbox */
 
 static int spawn_runner(const struct box *b, int sock, pid_t *ret_pid)
 {
-    char *argv[] = {"mango-local-runner", NULL};
+    struct words argv = {.n = 0};
     sigset_t all, none;
     posix_spawn_file_actions_t fa;
     posix_spawnattr_t at;
@@ -39,7 +39,8 @@ static int spawn_runner(const struct box *b, int sock, pid_t *ret_pid)
     posix_spawnattr_setsigdefault(&at, &all);
     posix_spawnattr_setsigmask(&at, &none);
     posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-    int e = posix_spawn(ret_pid, b->local->runner, &fa, &at, argv, b->env);
+    b->all->kind->command(b, &argv);
+    int e = argv.n == 0 || argv.n == WORDS_MAX ? E2BIG : posix_spawn(ret_pid, argv.v[0], &fa, &at, argv.v, b->env);
     posix_spawn_file_actions_destroy(&fa);
     posix_spawnattr_destroy(&at);
     return e;
@@ -126,7 +127,7 @@ static bool overridden(const struct mango_exec_req *req, const char *v)
 
 static mango_status too_long(const struct box *b, const struct mango_call *call, const char *what)
 {
-    return fail(b->local, call, MANGO_ETOOBIG,
+    return fail(b->all, call, MANGO_ETOOBIG,
                 "%s holds a NUL byte, or one string of more than %d bytes, or more than %d bytes in all; pass large "
                 "content through "
                 "stdin or a file",
@@ -143,14 +144,15 @@ static mango_status pack(struct box *b, const struct mango_call *call, const str
         total += req->env[i].len + 1;
     for (char **e = b->env; *e; e++)
         total += strlen(*e) + 1;
+    total += req->cwd.len + 1;
     if (req->n_argv == 0 || req->n_argv > WIRE_ARGS_MAX || req->n_env > WIRE_ARGS_MAX)
-        return fail(b->local, call, MANGO_EINVALID, "a command has 1 to %d arguments and at most %d variables",
+        return fail(b->all, call, MANGO_EINVALID, "a command has 1 to %d arguments and at most %d variables",
                     WIRE_ARGS_MAX, WIRE_ARGS_MAX);
     if (total > WIRE_STRINGS_MAX)
         return too_long(b, call, "the command");
     p->strings = malloc(total);
     if (!p->strings)
-        return fail(b->local, call, MANGO_ERETRY, "out of memory");
+        return fail(b->all, call, MANGO_ERETRY, "out of memory");
     for (uint64_t i = 0; i < req->n_argv; i++, p->argc++) {
         if (!put(p, req->argv[i].ptr, req->argv[i].len))
             return too_long(b, call, "an argument");
@@ -165,7 +167,10 @@ static mango_status pack(struct box *b, const struct mango_call *call, const str
         if (!put(p, req->env[i].ptr, req->env[i].len))
             return too_long(b, call, "a variable");
     }
-    return MANGO_OK;
+    if (req->cwd.len == 0 || !b->all->kind->cwd_by_name)
+        return MANGO_OK;
+    p->flags |= WIRE_FLAG_CHDIR;
+    return put(p, req->cwd.ptr, req->cwd.len) ? MANGO_OK : too_long(b, call, "the folder's name");
 }
 
 static void parcel_done(struct parcel *p)
@@ -249,7 +254,11 @@ static mango_status open_cwd(struct box *b, const struct mango_call *call, const
         return MANGO_OK;
     int fd = path_open(b, req->cwd, O_PATH | O_DIRECTORY);
     if (fd < 0)
-        return fail_path(b->local, call, -fd, req->cwd);
+        return fail_path(b->all, call, -fd, req->cwd);
+    if (b->all->kind->cwd_by_name) {
+        close(fd);
+        return MANGO_OK;
+    }
     p->fds[p->n_fds++] = fd;
     p->flags |= WIRE_FLAG_CWD;
     return MANGO_OK;
@@ -343,10 +352,9 @@ mango_status run_start(struct box *b, const struct mango_call *call, const struc
         e = deliver(b, &p);
     parcel_done(&p);
     if (e == ESHUTDOWN)
-        s = fail(b->local, call, MANGO_EGONE, "the workspace is being removed");
+        s = fail(b->all, call, MANGO_EGONE, "the workspace is being removed");
     else if (e)
-        s = fail(b->local, call, MANGO_ERETRY, "cannot start the command's runner %s: %s", b->local->runner,
-                 strerror(e));
+        s = fail(b->all, call, MANGO_ERETRY, "cannot start the command's runner %s: %s", b->all->runner, strerror(e));
     if (s < 0)
         run_close(ret);
     return s;

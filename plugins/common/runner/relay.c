@@ -3,6 +3,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -10,9 +11,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "docker/box/box.h"
+#include "common/runner/relay.h"
 
-/* A process of its own beside `serve`: 127.0.0.1:3128 in the container, which has no network, to the socket of the server's
+/* A process of its own: 127.0.0.1:3128 in the sandbox, which has no network, to the socket of the server's
  * filtering proxy. Copies bytes; what may be reached is decided there. */
 
 enum {
@@ -122,23 +123,33 @@ static _Noreturn void loop(int listener)
     }
 }
 
-void relay_start(void)
+/* In the child: nothing of its parent's but the listener. */
+static _Noreturn void serve(int listener)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int i = 0; null >= 0 && i < 3; i++)
+        (void)dup2(null, i);
+    int fd = dup2(listener, 3);
+    (void)close_range(4, ~0U, 0);
+    loop(fd < 0 ? listener : fd);
+}
+
+pid_t relay_start(void)
 {
     struct sockaddr_in a = {
         .sin_family = AF_INET, .sin_port = htons(EGRESS_PORT), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int one = 1;
     if (access(EGRESS_DIR, F_OK) < 0)
-        return;
+        return 0;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
-        bind(fd, (struct sockaddr *)&a, sizeof(a)) < 0 || listen(fd, SOMAXCONN) < 0 || fork() != 0) {
-        if (fd >= 0)
-            close(fd);
-        return; /* without it nothing is reached: the safe side */
-    }
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    for (int i = 0; null >= 0 && i < 3; i++)
-        (void)dup2(null, i);
-    loop(fd);
+    pid_t pid = -1;
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) == 0 &&
+        bind(fd, (struct sockaddr *)&a, sizeof(a)) == 0 && listen(fd, SOMAXCONN) == 0)
+        pid = fork();
+    if (pid == 0)
+        serve(fd);
+    if (fd >= 0)
+        close(fd);
+    return pid;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "local/pump.h"
+#include "common/hostbox/pump.h"
 
 /* The command could not be started: told as a shell would, so that it is a result and not a broken sandbox. */
 static mango_status not_started(struct pump *p, const struct mango_call *call, const struct mango_exec_req *req,
@@ -13,10 +13,10 @@ static mango_status not_started(struct pump *p, const struct mango_call *call, c
     int e = p->end.status;
     shown(req->argv[0], name);
     if (e == E2BIG)
-        return fail(p->local, call, MANGO_ETOOBIG,
+        return fail(p->all, call, MANGO_ETOOBIG,
                     "the arguments are larger than the kernel takes; pass content through stdin or a file");
     if (e == EAGAIN || e == ENOMEM)
-        return fail(p->local, call, MANGO_ERETRY, "the host has no room for another process: %s", strerror(e));
+        return fail(p->all, call, MANGO_ERETRY, "the host has no room for another process: %s", strerror(e));
     int n = snprintf(text, sizeof(text), "mango: %s: %s\n", name, e == ENOENT ? "not found" : strerror(e));
     chunk_feed(&p->err, text, (uint64_t)n);
     chunk_end(&p->err);
@@ -39,10 +39,10 @@ static mango_status stopped(struct pump *p, const struct mango_call *call, int w
     ret->cancelled = why == PUMP_CANCEL;
     ret->timed_out = why == PUMP_TIME;
     if (why == PUMP_CANCEL)
-        return fail(p->local, call, MANGO_ECANCELED, "cancelled; the command and what it started were killed");
+        return fail(p->all, call, MANGO_ECANCELED, "cancelled; the command and what it started were killed");
     if (own_limit)
         return MANGO_OK;
-    return fail(p->local, call, MANGO_ETIMEOUT, "the deadline passed; the command and what it started were killed");
+    return fail(p->all, call, MANGO_ETIMEOUT, "the deadline passed; the command and what it started were killed");
 }
 
 static mango_status wait_end(struct pump *p, const struct mango_call *call, const struct mango_exec_req *req,
@@ -52,7 +52,7 @@ static mango_status wait_end(struct pump *p, const struct mango_call *call, cons
     uint64_t until = own ? req->limit_ns : call->deadline_ns;
     int what;
     while ((what = pump_wait(p, call, until)) == PUMP_OUTPUT) {
-        if (until && now_ns(p->local) >= until) { /* output that never pauses */
+        if (until && now_ns(p->all) >= until) { /* output that never pauses */
             what = PUMP_TIME;
             break;
         }
@@ -72,7 +72,7 @@ static mango_status wait_end(struct pump *p, const struct mango_call *call, cons
 static mango_status run_once(struct box *b, const struct mango_call *call, const struct mango_exec_req *req,
                              bool *ret_again, struct mango_exec_result *ret)
 {
-    struct pump p = {.local = b->local,
+    struct pump p = {.all = b->all,
                      .out = chunk_to(req->sink, req->sink_ctx, 1, req->max_output),
                      .err = chunk_to(req->sink, req->sink_ctx, 2, req->max_output)};
     *ret_again = false;
@@ -83,18 +83,18 @@ static mango_status run_once(struct box *b, const struct mango_call *call, const
     return s;
 }
 
-mango_status local_exec(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req,
-                        struct mango_exec_result *ret)
+mango_status hostbox_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
+                          const struct mango_exec_req *req, struct mango_exec_result *ret)
 {
-    struct local *l = ctx;
+    struct boxes *all = ctx;
     struct box *b;
     bool again;
-    mango_status s = box_enter(l, call, id, &b);
+    mango_status s = box_enter(all, call, id, &b);
     if (s < 0)
         return s;
-    if (l->host->cancelled(l->host, call)) {
+    if (all->host->cancelled(all->host, call)) {
         ret->cancelled = 1;
-        s = fail(l, call, MANGO_ECANCELED, "cancelled before the command was started");
+        s = fail(all, call, MANGO_ECANCELED, "cancelled before the command was started");
     } else {
         s = run_once(b, call, req, &again, ret);
         /* The runner was killed while the request lay in its socket: the reaper says STARTED first, so nothing has run.
@@ -105,7 +105,7 @@ mango_status local_exec(void *ctx, const struct mango_call *call, struct mango_s
         bool dying = b->dying;
         pthread_mutex_unlock(&b->lock);
         if (s == MANGO_OK && ret->unknown && dying)
-            s = fail(l, call, MANGO_EGONE, "the workspace was removed while the command ran");
+            s = fail(all, call, MANGO_EGONE, "the workspace was removed while the command ran");
     }
     box_leave(b);
     return s;

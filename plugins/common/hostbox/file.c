@@ -9,7 +9,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
-#include "local/local.h"
+#include "common/hostbox/hostbox.h"
 
 enum {
     COPY_BYTES = 64 * 1024,
@@ -32,8 +32,7 @@ static mango_status special(const struct box *b, const struct mango_call *call, 
 {
     char name[SHOWN_MAX + 1];
     shown(path, name);
-    return fail(b->local, call, MANGO_EINVALID, "'%s' %s; only regular files can be read or written", name,
-                kind_text(m));
+    return fail(b->all, call, MANGO_EINVALID, "'%s' %s; only regular files can be read or written", name, kind_text(m));
 }
 
 /* ---- read ---- */
@@ -45,16 +44,16 @@ static mango_status open_regular(const struct box *b, const struct mango_call *c
     struct stat st;
     int fd = path_open(b, path, O_PATH);
     if (fd < 0)
-        return fail_path(b->local, call, -fd, path);
+        return fail_path(b->all, call, -fd, path);
     int e = fstat(fd, &st) < 0 ? errno : 0;
     close(fd);
     if (e)
-        return fail_path(b->local, call, e, path);
+        return fail_path(b->all, call, e, path);
     if (!S_ISREG(st.st_mode))
         return special(b, call, path, st.st_mode);
     fd = path_open(b, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return fail_path(b->local, call, -fd, path);
+        return fail_path(b->all, call, -fd, path);
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
         *ret_fd = fd;
         return MANGO_OK;
@@ -66,9 +65,9 @@ static mango_status open_regular(const struct box *b, const struct mango_call *c
 static mango_status stream_out(const struct box *b, const struct mango_call *call, int fd,
                                const struct mango_read_req *req, int32_t *ret_eof)
 {
-    const struct mango_host *h = b->local->host;
+    const struct mango_host *h = b->all->host;
     char *buf = malloc(COPY_BYTES);
-    mango_status s = buf ? MANGO_OK : fail(b->local, call, MANGO_ERETRY, "out of memory");
+    mango_status s = buf ? MANGO_OK : fail(b->all, call, MANGO_ERETRY, "out of memory");
     uint64_t done = 0;
     *ret_eof = 0;
     while (s == MANGO_OK && done < req->max) {
@@ -77,7 +76,7 @@ static mango_status stream_out(const struct box *b, const struct mango_call *cal
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
-            s = fail_path(b->local, call, errno, req->path);
+            s = fail_path(b->all, call, errno, req->path);
             break;
         }
         if (n == 0) {
@@ -97,8 +96,8 @@ static mango_status stream_out(const struct box *b, const struct mango_call *cal
     return s;
 }
 
-mango_status local_read(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_read_req *req,
-                        int32_t *ret_eof)
+mango_status hostbox_read(void *ctx, const struct mango_call *call, struct mango_sv id,
+                          const struct mango_read_req *req, int32_t *ret_eof)
 {
     struct box *b;
     int fd = -1;
@@ -106,7 +105,7 @@ mango_status local_read(void *ctx, const struct mango_call *call, struct mango_s
     if (s < 0)
         return s;
     if (req->offset > INT64_MAX || req->max > INT64_MAX)
-        s = fail(b->local, call, MANGO_EINVALID, "offset and max must be below 2^63");
+        s = fail(b->all, call, MANGO_EINVALID, "offset and max must be below 2^63");
     else
         s = open_regular(b, call, req->path, &fd);
     if (s == MANGO_OK) {
@@ -135,13 +134,13 @@ static int write_all(int fd, const char *p, uint64_t n)
 
 static mango_status fill(const struct box *b, const struct mango_call *call, int fd, const struct mango_write_req *req)
 {
-    const struct mango_host *h = b->local->host;
+    const struct mango_host *h = b->all->host;
     if (!req->source) {
         int e = write_all(fd, req->content.ptr, req->content.len);
-        return e ? fail_path(b->local, call, e, req->path) : MANGO_OK;
+        return e ? fail_path(b->all, call, e, req->path) : MANGO_OK;
     }
     char *buf = malloc(COPY_BYTES);
-    mango_status s = buf ? MANGO_OK : fail(b->local, call, MANGO_ERETRY, "out of memory");
+    mango_status s = buf ? MANGO_OK : fail(b->all, call, MANGO_ERETRY, "out of memory");
     int64_t total = 0;
     while (s == MANGO_OK) {
         int64_t n = req->source(req->source_ctx, buf, COPY_BYTES);
@@ -152,13 +151,13 @@ static mango_status fill(const struct box *b, const struct mango_call *call, int
         total += n;
         int e = write_all(fd, buf, (uint64_t)n);
         if (e)
-            s = fail_path(b->local, call, e, req->path);
+            s = fail_path(b->all, call, e, req->path);
         else if (h->cancelled(h, call))
             s = MANGO_ECANCELED;
     }
     free(buf);
     if (s == MANGO_OK && req->source_len >= 0 && total != req->source_len)
-        s = fail(b->local, call, MANGO_EINVALID, "the content ended after %lld of %lld bytes", (long long)total,
+        s = fail(b->all, call, MANGO_EINVALID, "the content ended after %lld of %lld bytes", (long long)total,
                  (long long)req->source_len);
     return s;
 }
@@ -189,21 +188,21 @@ static mango_status inherit(const struct box *b, const struct mango_call *call, 
 {
     struct stat st;
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? MANGO_OK : fail_path(b->local, call, errno, req->path);
+        return errno == ENOENT ? MANGO_OK : fail_path(b->all, call, errno, req->path);
     if (!S_ISREG(st.st_mode))
-        return S_ISDIR(st.st_mode) ? fail_path(b->local, call, EISDIR, req->path)
+        return S_ISDIR(st.st_mode) ? fail_path(b->all, call, EISDIR, req->path)
                                    : special(b, call, req->path, st.st_mode);
     char shown_path[SHOWN_MAX + 1];
     shown(req->path, shown_path);
     if ((st.st_mode & 0222) == 0 || faccessat(dir_fd, name, W_OK, AT_EACCESS) < 0)
-        return fail(b->local, call, MANGO_EDENIED, "'%s' is read-only (mode %04o); change its mode first", shown_path,
+        return fail(b->all, call, MANGO_EDENIED, "'%s' is read-only (mode %04o); change its mode first", shown_path,
                     st.st_mode & 07777U);
     int e = copy_xattrs(dir_fd, name, fd);
     if (e == 0 && (st.st_uid != geteuid() || st.st_gid != getegid()) && fchown(fd, st.st_uid, st.st_gid) < 0)
         e = errno == EPERM ? 0 : errno;
     if (e == 0 && fchmod(fd, st.st_mode & 07777) < 0)
         e = errno;
-    return e ? fail_path(b->local, call, e, req->path) : MANGO_OK;
+    return e ? fail_path(b->all, call, e, req->path) : MANGO_OK;
 }
 
 #define WRITE_PREFIX ".mango-write-"
@@ -242,29 +241,37 @@ static mango_status write_via(const struct box *b, const struct mango_call *call
                               const char *name, const struct mango_write_req *req, bool *ret_cross)
 {
     char temp[64];
+    user_enter(b);
     int fd = open_staged(stage_fd, temp);
+    user_leave(b);
     if (fd < 0)
-        return fail_path(b->local, call, -fd, req->path);
+        return fail_path(b->all, call, -fd, req->path);
     mango_status s =
-        fchmod(fd, req->mode ? req->mode & 07777 : 0644) < 0 ? fail_path(b->local, call, errno, req->path) : MANGO_OK;
-    if (s == MANGO_OK)
+        fchmod(fd, req->mode ? req->mode & 07777 : 0644) < 0 ? fail_path(b->all, call, errno, req->path) : MANGO_OK;
+    if (s == MANGO_OK) {
+        user_enter(b);
         s = inherit(b, call, dir_fd, name, fd, req);
+        user_leave(b);
+    }
     if (s == MANGO_OK)
         s = fill(b, call, fd, req);
     /* Some file systems tell of a full disk only here. */
     if (close(fd) < 0 && s == MANGO_OK)
-        s = fail_path(b->local, call, errno, req->path);
-    if (s == MANGO_OK && renameat(stage_fd, temp, dir_fd, name) < 0) {
-        *ret_cross = errno == EXDEV && stage_fd == b->staging_fd;
-        s = fail_path(b->local, call, errno, req->path);
-    }
-    if (s < 0)
+        s = fail_path(b->all, call, errno, req->path);
+    user_enter(b);
+    int e = s == MANGO_OK && renameat(stage_fd, temp, dir_fd, name) < 0 ? errno : 0;
+    if (s < 0 || e)
         (void)unlinkat(stage_fd, temp, 0);
+    user_leave(b);
+    if (e) {
+        *ret_cross = e == EXDEV && stage_fd == b->staging_fd;
+        s = fail_path(b->all, call, e, req->path);
+    }
     return s;
 }
 
-mango_status local_write(void *ctx, const struct mango_call *call, struct mango_sv id,
-                         const struct mango_write_req *req)
+mango_status hostbox_write(void *ctx, const struct mango_call *call, struct mango_sv id,
+                           const struct mango_write_req *req)
 {
     struct box *b;
     char name[256];
@@ -273,7 +280,7 @@ mango_status local_write(void *ctx, const struct mango_call *call, struct mango_
         return s;
     int dir = path_parent(b, req->path, name);
     if (dir < 0) {
-        s = fail_path(b->local, call, -dir, req->path);
+        s = fail_path(b->all, call, -dir, req->path);
     } else {
         bool cross = false;
         s = write_via(b, call, b->staging_fd, dir, name, req, &cross);
@@ -287,8 +294,8 @@ mango_status local_write(void *ctx, const struct mango_call *call, struct mango_
 
 /* ---- stat ---- */
 
-mango_status local_stat(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,
-                        uint32_t flags, struct mango_stat *ret)
+mango_status hostbox_stat(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,
+                          uint32_t flags, struct mango_stat *ret)
 {
     struct box *b;
     struct stat st = {0};
@@ -305,10 +312,10 @@ mango_status local_stat(void *ctx, const struct mango_call *call, struct mango_s
             close(link);
     }
     if (fd < 0) {
-        s = fail_path(b->local, call, -fd, path);
+        s = fail_path(b->all, call, -fd, path);
     } else {
         if (fstat(fd, &st) < 0)
-            s = fail_path(b->local, call, errno, path);
+            s = fail_path(b->all, call, errno, path);
         close(fd);
     }
     if (s == MANGO_OK) {

@@ -1,13 +1,13 @@
 /* Waiting for a running command: its output, its end, the time and the token. Used by exec and proc. */
-#ifndef MANGO_LOCAL_PUMP_H
-#define MANGO_LOCAL_PUMP_H
+#ifndef MANGO_COMMON_PUMP_H
+#define MANGO_COMMON_PUMP_H
 
 #include "common/chunk.h"
-#include "local/local.h"
+#include "common/hostbox/hostbox.h"
 #include "common/runner/wire.h"
 
 struct pump {
-    const struct local *local;
+    const struct boxes *all;
     struct running run;
     struct chunk out, err;
     struct wire_event end; /* kind 0 until FAILED, ENDED or KILLED came */

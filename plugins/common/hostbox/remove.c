@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "local/local.h"
+#include "common/hostbox/hostbox.h"
 
 /* A command may leave a tree that is deeper than any stack or descriptor limit. So nothing recurses: a folder's
  * subfolders are moved up to the top under new names before it is removed, until the top is empty. Nothing runs in the

@@ -1,0 +1,210 @@
+/* A workspace folder per session on this host, with a runner of its own for the commands: what the backends `local` and
+ * `srt` have in common. Where the runner runs, and what holds it there, is the backend's (struct box_kind).
+ *
+ *   BASE/session-LABEL/workspace   the root that commands and file operations see
+ *                     /scratch     for temporary files of the commands
+ *                     /staging     files that are being written; swept at attach
+ *                     /label, /owner, /identity
+ *
+ * Concurrency: `lock` of struct boxes guards the table of boxes; `lock` of a box guards its runner, its counts and
+ * `dying`. No lock is held while something blocks, the start of a runner excepted. */
+#ifndef MANGO_COMMON_HOSTBOX_H
+#define MANGO_COMMON_HOSTBOX_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <sys/fsuid.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include "common/confine.h"
+#include "common/path-error.h"
+#include "mango/plugin.h"
+
+enum {
+    LABEL_LEN = 32,         /* hex digits */
+    ID_LEN = 8 + LABEL_LEN, /* "session-" and the label */
+    IDENTITY_LEN = 32,
+    KILL_WAIT_MS = 2000,     /* for everything of a command to be dead after a kill */
+    DESTROY_WAIT_MS = 10000, /* for the runner to have ended everything */
+};
+
+/* Arguments of a program, built once per start. Strings are borrowed. */
+enum { WORDS_MAX = 768 };
+struct words {
+    char *v[WORDS_MAX + 1];
+    int n;
+};
+static inline void word(struct words *w, const char *z)
+{
+    if (w->n < WORDS_MAX)
+        w->v[w->n++] = (char *)z; /* posix_spawn takes char * and changes nothing */
+}
+
+#define NO_USER ((uid_t)-1)
+
+struct box;
+struct boxes;
+
+/* What a backend does in its own way. */
+struct box_kind {
+    const char *name;     /* of the backend, in errors and in the names of its settings */
+    const char *env_name; /* MANGO_`LOCAL`_BASE_DIR */
+    const char *runner;   /* file name of its runner */
+    /* Where commands see the two folders; NULL: where they are on the host. */
+    const char *root, *scratch;
+    bool cwd_by_name; /* a folder's descriptor would lead its commands out: they get the name */
+    /* What of the spec it cannot do. */
+    mango_status (*check)(const struct boxes *all, const struct mango_call *call,
+                          const struct mango_sandbox_spec *spec);
+    /* The host's user whose files a sandbox's are, who owns nothing else; NULL: the server's own. */
+    uid_t (*user)(const struct boxes *all, struct mango_sv label);
+    /* At each create and attach, before a command can run; NULL: nothing to do. */
+    mango_status (*attached)(struct box *b, const struct mango_call *call, const struct mango_sandbox_spec *spec);
+    void (*destroyed)(const struct boxes *all, struct mango_sv label); /* may be NULL */
+    void (*free)(struct box *b);                                       /* of b->own; may be NULL */
+    /* The program that is started with sock as descriptor RUNNER_FD: appends argv, NULL at the end, to argv. */
+    void (*command)(const struct box *b, struct words *argv);
+};
+
+struct box {
+    struct box *next; /* guarded by boxes.lock */
+    struct boxes *all;
+    char id[ID_LEN + 1];
+    char identity[IDENTITY_LEN + 1];
+    char *root; /* absolute path of the workspace, as commands see it */
+    char *scratch;
+    uid_t user; /* owns the files; NO_USER: the server's own */
+    void *own;  /* of the backend */
+    int home_fd, root_fd, staging_fd;
+    char **env; /* NULL-terminated; documented environment and the spec's additions */
+
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t quiet; /* busy has become 0 */
+    int ctl;              /* runner's socket, -1: not started */
+    pid_t runner;
+    unsigned refs; /* the table, calls in flight, open processes */
+    unsigned busy; /* calls in flight */
+    bool dying;
+};
+
+struct boxes {
+    const struct mango_host *host;
+    const struct box_kind *kind;
+    void *own;  /* of the backend */
+    char *base; /* canonical path */
+    int base_fd;
+    char *runner; /* path of the runner */
+    pthread_mutex_t lock;
+    struct box *first; /* guarded by lock */
+};
+
+/* ---- util.c ---- */
+mango_status fail(const struct boxes *all, const struct mango_call *call, mango_status s, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* From errno, with the path that the caller gave: "'a/b' does not exist". */
+mango_status fail_path(const struct boxes *all, const struct mango_call *call, int errnum, struct mango_sv path);
+bool sv_is(struct mango_sv s, const char *z);
+char *sv_dup(struct mango_sv s);           /* NULL when memory is gone or s holds a NUL */
+void random_hex(char *out, size_t digits); /* and a NUL */
+uint64_t now_ns(const struct boxes *all);
+
+/* ---- base.c ---- */
+/* A setting as malloc memory, or NULL. */
+char *setting(const struct mango_host *h, const char *name);
+/* Opens the base folder and finds the runner. all is zero but for host and kind; boxes_done also after a failure. */
+mango_status boxes_open(struct boxes *all, const struct mango_call *call);
+void boxes_done(struct boxes *all);
+mango_status hostbox_health(void *ctx, const struct mango_call *call);
+
+/* ---- box.c ---- */
+mango_status hostbox_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                            struct mango_sandbox_ref *ret);
+mango_status hostbox_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
+                            const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret);
+mango_status hostbox_detach(void *ctx, const struct mango_call *call, struct mango_sv id);
+mango_status hostbox_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label);
+mango_status hostbox_list_owned(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
+                                void *fn_ctx);
+/* Finds an attached box for one call; MANGO_EGONE when it is dying or was never attached. */
+mango_status box_enter(struct boxes *all, const struct mango_call *call, struct mango_sv id, struct box **ret);
+void box_leave(struct box *b);
+void box_ref(struct box *b);
+void box_unref(struct box *b);
+void boxes_drop_all(struct boxes *all);
+/* Puts the calls of all boxes to an end and removes what earlier processes left behind. */
+void sweep(struct boxes *all);
+
+/* ---- remove.c ---- */
+/* Removes a folder of base with everything below it, whatever its depth; follows no link. 0 or errno. */
+int remove_tree(int base_fd, const char *name);
+
+/* File operations are made with the rights of the box's user, so that a path never reaches further than a command. Of
+ * this thread alone. */
+static inline void user_enter(const struct box *b)
+{
+    if (b->user == NO_USER)
+        return;
+    (void)setfsgid(b->user);
+    (void)setfsuid(b->user);
+}
+static inline void user_leave(const struct box *b)
+{
+    if (b->user == NO_USER)
+        return;
+    (void)setfsuid(geteuid());
+    (void)setfsgid(getegid());
+}
+
+/* Both return a descriptor or -errno; nothing outside of the workspace is ever opened. */
+static inline int path_open(const struct box *b, struct mango_sv path, uint64_t flags)
+{
+    user_enter(b);
+    int fd = confine_open(&(struct confine){b->root, b->root_fd}, path, flags);
+    user_leave(b);
+    return fd;
+}
+static inline int path_parent(const struct box *b, struct mango_sv path, char name[256])
+{
+    user_enter(b);
+    int fd = confine_parent(&(struct confine){b->root, b->root_fd}, path, name);
+    user_leave(b);
+    return fd;
+}
+
+/* ---- file.c ---- */
+/* Removes what processes that are gone left in the middle of a write. Another process may write here at this moment. */
+void staging_sweep(const struct box *b);
+mango_status hostbox_read(void *ctx, const struct mango_call *call, struct mango_sv id,
+                          const struct mango_read_req *req, int32_t *ret_eof);
+mango_status hostbox_write(void *ctx, const struct mango_call *call, struct mango_sv id,
+                           const struct mango_write_req *req);
+mango_status hostbox_stat(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,
+                          uint32_t flags, struct mango_stat *ret);
+
+/* ---- runner-client.c ---- */
+/* A command that has been handed to the runner. */
+struct running {
+    int status;   /* socket to its reaper */
+    int out, err; /* read ends, not blocking; -1 after their end */
+    int in;       /* write end, -1: none */
+};
+enum { NO_STDIN, DATA_STDIN, PIPE_STDIN };
+/* Starts the command; the runner too when there is none. On success *ret is the caller's. */
+mango_status run_start(struct box *b, const struct mango_call *call, const struct mango_exec_req *req, int stdin_kind,
+                       struct running *ret);
+void run_close(struct running *r);   /* without a release before it: kills what is left */
+void run_release(struct running *r); /* what lives on may go on, its output is drained */
+void runner_stop(struct box *b, int ms);
+
+/* ---- exec.c, proc.c ---- */
+mango_status hostbox_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
+                          const struct mango_exec_req *req, struct mango_exec_result *ret);
+mango_status hostbox_proc_open(void *ctx, const struct mango_call *call, struct mango_sv id,
+                               const struct mango_exec_req *req, mango_proc *ret);
+mango_status hostbox_proc_write(void *ctx, const struct mango_call *call, mango_proc proc, struct mango_sv data);
+mango_status hostbox_proc_read(void *ctx, const struct mango_call *call, mango_proc proc, mango_sink_fn *sink,
+                               void *sink_ctx, int32_t *ret_closed, struct mango_exec_result *ret);
+mango_status hostbox_proc_close(void *ctx, const struct mango_call *call, mango_proc proc);
+
+#endif

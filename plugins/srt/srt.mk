@@ -1,0 +1,35 @@
+if SANDBOX_SRT
+plugin_LTLIBRARIES += plugins/srt/srt.la
+pkglibexec_PROGRAMS += plugins/srt/mango-srt-runner
+endif
+# files: plugins/srt/*.c plugins/srt/*.h
+plugins_srt_srt_la_SOURCES = \
+	plugins/srt/check.c \
+	plugins/srt/network.c \
+	plugins/srt/plugin.c \
+	plugins/srt/policy.c \
+	plugins/srt/root.c \
+	plugins/srt/srt.h
+
+plugins_srt_srt_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
+plugins_srt_srt_la_LIBADD = plugins/common/libhostbox.la plugins/common/libcommon.la -lpthread -ldl
+plugins_srt_srt_la_LDFLAGS = $(PLUGIN_LDFLAGS)
+
+# Process 1 of a sandbox, whatever its root is: static, small, and never instrumented.
+# files: plugins/srt/runner/*.c plugins/srt/runner/*.h plugins/common/runner/*.c plugins/common/runner/*.h
+plugins_srt_mango_srt_runner_SOURCES = \
+	plugins/common/runner/reaper.c \
+	plugins/common/runner/relay.c \
+	plugins/common/runner/relay.h \
+	plugins/common/runner/runner.c \
+	plugins/common/runner/runner.h \
+	plugins/common/runner/tree.c \
+	plugins/common/runner/wire.h \
+	plugins/srt/runner/filter.c \
+	plugins/srt/runner/filter.h \
+	plugins/srt/runner/main.c
+
+plugins_srt_mango_srt_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS)
+plugins_srt_mango_srt_runner_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
+plugins_srt_mango_srt_runner_LDFLAGS = -all-static -s
+plugins_srt_mango_srt_runner_LDADD =
