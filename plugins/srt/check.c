@@ -67,7 +67,7 @@ mango_status check_host(const struct srt *s, const struct mango_call *call)
 {
     struct words argv = {.n = 0};
     char said[SAID_MAX];
-    pid_t pid;
+    pid_t pid = 0;
     int status = 0;
     check_command(s, s->root ? "1879048191" : "-", &argv); /* one below the users of sandboxes */
     int fd = start(&argv, &pid);
@@ -77,7 +77,8 @@ mango_status check_host(const struct srt *s, const struct mango_call *call)
                     s->bwrap, strerror(-fd));
     listen_to(fd, said);
     close(fd);
-    (void)kill(pid, SIGKILL); /* has ended, or never will */
+    if (pid > 0)
+        (void)kill(pid, SIGKILL); /* has ended, or never will */
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
     if (strcmp(said, "ready") == 0)

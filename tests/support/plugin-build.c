@@ -73,7 +73,8 @@ bool plugin_build(const char *dir, const char *name, const char *sources, const 
 
 bool plugin_build_local(const char *dir)
 {
-    return plugin_build(dir, "local", "plugins/local/*.c plugins/common/*.c plugins/common/hostbox/*.c", "-Wl,-z,now") &&
+    return plugin_build(dir, "local", "plugins/local/*.c plugins/common/*.c plugins/common/hostbox/*.c",
+                        "-Wl,-z,now") &&
            plugin_sh("cd '%s' && %s -std=gnu17 -D_GNU_SOURCE -O2 -Iplugins -o '%s/mango-local-runner' "
                      "plugins/local/runner/*.c plugins/common/runner/*.c",
                      plugin_srcdir(), compiler(), dir);

@@ -62,7 +62,7 @@ static void on_children(struct runner *r)
     bool orphans = false;
     int status;
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        if (pid == helper)
+        if (helper_start && pid == helper)
             helper = helper_start();
         for (int i = 0; i < r->n_reapers; i++) {
             if (r->reapers[i] != pid)

@@ -20,7 +20,7 @@
  *   - clone with a new namespace, a socket outside of the usual families (vsock leads to a hypervisor, whatever the
  *     network namespace), an ioctl that types into a terminal: refused. */
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) || defined(__CPPCHECK__)
 #define OUR_ARCH AUDIT_ARCH_X86_64
 #define X32_BIT 0x40000000U
 #elif defined(__aarch64__)
