@@ -192,7 +192,7 @@ static const struct mg_stmt SQL_LOCK_SESSION = {
 mg_rc mg_work_expire(struct mg_arena *a, struct mg_pg *pg, const struct mg_work_lapsed *l, bool *ret_ended,
                      bool *ret_queued, struct mg_err *err)
 {
-    struct mg_work_row w;
+    struct mg_work_row w = {0};
     mg_auto(res) struct mg_res *held = NULL;
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     *ret_ended = *ret_queued = false;

@@ -84,7 +84,7 @@ static mango_status read_once(struct box *b, struct op *o, const struct mango_re
     bool ended = false;
     while (s == MANGO_OK && !ended) {
         struct frame *fr;
-        struct mux_end end;
+        struct mux_end end = {0};
         s = next(o, false, &fr);
         if (s < 0)
             break;
@@ -131,7 +131,7 @@ mango_status docker_read(void *ctx, const struct mango_call *call, struct mango_
 static mango_status hear(struct op *o, bool want_room, bool *ret_ended)
 {
     struct frame *f;
-    struct mux_end end;
+    struct mux_end end = {0};
     mango_status s = next(o, want_room, &f);
     if (s < 0 || !f)
         return s;
@@ -223,7 +223,7 @@ static mango_status stat_once(struct box *b, struct op *o, uint32_t flags, struc
 {
     const struct mux_file f = {.flags = flags & MANGO_STAT_NOFOLLOW ? MUX_NOFOLLOW : 0};
     struct frame *fr = NULL;
-    struct mux_end end;
+    struct mux_end end = {0};
     mango_status s = begin(b, o, MUX_STAT, &f);
     if (s == MANGO_OK)
         s = next(o, false, &fr);

@@ -39,8 +39,8 @@ class Barriers(TurnCase):
 
     def server_call_of_a_self_hosted_session(self):
         sid = self.new(environment="self_hosted", policy="always_allow")
-        events = self.until(sid, message(fake('tool bash {"command":"true"}', "---", "text done")))
-        return sid, events[-1]["stop_reason"]["event_ids"]
+        events = self.until(sid, message(fake('tool bash {"command":"true"}', "---", "text done")), ends=("agent.tool_use",))
+        return sid, [events[-1]["id"]]
 
     def test_pa2_a_cloud_call_takes_no_result_of_a_client(self):
         sid = self.new(policy="always_allow")
@@ -101,8 +101,8 @@ class Barriers(TurnCase):
     def test_pa8_on_self_hosted_a_call_that_asks_takes_its_result_after_the_approval_only(self):
         sid, (call,) = self.asked(environment="self_hosted")
         self.assertIn(call, self.refused(400, sid, tool_result(call)))
-        events = self.until(sid, confirmation(call))
-        self.assertEqual(events[-1]["stop_reason"], {"type": "requires_action", "event_ids": [call]}, "it stays open for its result")
+        self.until(sid, confirmation(call), ends=("session.status_running",))
+        self.assertEqual(self.client.get(f"/v1/sessions/{sid}")["status"], "running", "it is a worker's now, and no client's")
         self.assertIn("already allowed", self.refused(409, sid, confirmation(call)))
         events = self.until(sid, tool_result(call, "ran"))
         self.assertEqual(reason(events[-1]), "end_turn")

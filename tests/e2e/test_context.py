@@ -196,9 +196,9 @@ class Context(unittest.TestCase):
         return client.post("/v1/sessions", {"agent": agent, "environment_id": env})["id"]
 
     def client_result(self, client, sid, content):
-        events = self.turn(client, sid, fake('tool bash {"command":"x"}', "---", "text ok"))
-        call = events[-1]["stop_reason"]["event_ids"][0]
         with client.stream(sid) as stream:
+            client.say(sid, fake('tool bash {"command":"x"}', "---", "text ok"))
+            call = stream.until("agent.tool_use")[-1]["id"]
             client.post(f"/v1/sessions/{sid}/events", {"events": [{"type": "user.tool_result", "tool_use_id": call, "content": content}]})
             return stream.until(IDLE)
 

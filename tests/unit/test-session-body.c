@@ -51,8 +51,7 @@ static void case_11_nothing_is_accepted_and_forgotten(void **state)
          "budget.max_list_cost.amount"},
         {SESSION(",\"budget\":5"), "budget: must be an object"},
         {SESSION(",\"initial_events\":{}"), "initial_events: must be an array"},
-        {SESSION(",\"initial_events\":[{\"type\":\"user.define_outcome\"}]"),
-         "initial_events[0].description"},
+        {SESSION(",\"initial_events\":[{\"type\":\"user.define_outcome\"}]"), "initial_events[0].description"},
         {SESSION(",\"deployment_id\":\"x\""), "deployment_id: unknown field"},
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); i++) {

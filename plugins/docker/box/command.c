@@ -11,8 +11,6 @@
 
 /* Commands: handed to the runner with their pipes, then bytes between pipes and channel. */
 
-extern char **environ;
-
 /* ---- memory ---- */
 
 static uint64_t counter(const char *path, const char *name)
