@@ -182,7 +182,7 @@ class Turns(TurnCase):
 
     def test_tj11_a_call_that_a_client_runs_makes_no_sandbox(self):
         sid = self.new(environment="self_hosted", policy="always_allow")
-        self.until(sid, message(fake('tool bash {"command":"true"}', "---", "text done")))
+        self.until(sid, message(fake('tool bash {"command":"true"}', "---", "text done")), ends=("agent.tool_use",))
         self.send(sid, interrupt())
         for table in ("sandboxes", "sandbox_intents"):
             self.assertEqual(self.server.database.query(f"SELECT count(*) FROM {table} WHERE session_id = '{sid}'"), [["0"]])
