@@ -79,13 +79,14 @@ static int start(struct reaper *r, const struct request *req)
     if (!argv || !envp || req->head.argc == 0 || ((req->head.flags & WIRE_FLAG_CHDIR) && !dir))
         return EINVAL;
     int cwd = req->head.flags & WIRE_FLAG_CWD ? req->fds[4] : -1;
+    const char *folder = dir ? dir[0] : NULL;
     volatile int failed = 0;
     pid_t pid = vfork();
     if (pid < 0)
         return errno;
     if (pid == 0) {
-        failed = exec_child(req, argv, envp, cwd,
-                            dir ? dir[0] : NULL); /* NOLINT(clang-analyzer-unix.Vfork): system calls only */
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Vfork): system calls only */
+        failed = exec_child(req, argv, envp, cwd, folder);
         _exit(127);
     }
     if (failed) {
