@@ -40,13 +40,13 @@ def install(name, stamp, wanted, commands):
     return True
 
 
-def install_go(folder, stamp, wanted):
+def install_go(folder, stamp, wanted, build=("-o", "client", ".")):
     try:
         go = go_tool.go(WORK)
     except (OSError, subprocess.TimeoutExpired) as e:
         print(f"skipped: go: {e}")
         return False
-    return install("go", stamp, wanted, [[go, "build", "-C", folder, "-o", "client", "."]])
+    return install("go", stamp, wanted, [[go, "build", "-C", folder, *build]])
 
 
 def open_text(path):

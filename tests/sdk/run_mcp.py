@@ -15,6 +15,7 @@ import run  # noqa: E402
 from harness import BUILD, SKIPPED, FakeModel, Mangod, main, wait_for  # noqa: E402
 
 WORK = os.path.join(BUILD, "tests", "sdk", "mcp")
+NODE = "22.21.0"  # of the npm package node: the server of the MCP SDK does not run on the 18 of Debian 12
 IDLE = "session.status_idle"
 
 
@@ -25,12 +26,15 @@ def prepare():
         shutil.copy(os.path.join(HERE, "mcp", name), WORK)
     npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
     run.WORK = WORK
-    return run.install("the MCP SDK", "npm.stamp", run.open_text(os.path.join(WORK, "package.json")), [npm])
+    os.makedirs(os.path.join(WORK, "node22"), exist_ok=True)
+    return run.install("the MCP SDK", "npm.stamp", run.open_text(os.path.join(WORK, "package.json")), [npm]) and run.install(
+        "node 22", "node22.stamp", NODE, [[*npm, "--prefix", "node22", f"node@{NODE}"]])
 
 
 class SdkServer:
     def __enter__(self):
-        self.process = subprocess.Popen(["node", "server.mjs"], cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        node = os.path.join(WORK, "node22", "node_modules", "node", "bin", "node")
+        self.process = subprocess.Popen([node, "server.mjs"], cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline().split()
         if line[:1] != ["port"]:
             raise AssertionError(f"the server of the MCP SDK did not start: {line}")

@@ -323,7 +323,7 @@ def workers():
     else:
         missing += 1
     sources = sdk.open_text(os.path.join(HERE, "go", "worker", "main.go")) + sdk.open_text(os.path.join(HERE, "go", "go.sum"))
-    if sdk.install("go", "go-worker.stamp", sources, [["go", "build", "-C", "go", "-o", "serve", "./worker"]]):
+    if sdk.install_go("go", "go-worker.stamp", sources, ["-o", "serve", "./worker"]):
         out += [("go", [os.path.join(sdk.WORK, "go", "serve")], sdk.WORK)]
     else:
         missing += 1
