@@ -45,6 +45,7 @@ unit_tests = \
 	tests/unit/test-err$(EXEEXT) \
 	tests/unit/test-event-draft$(EXEEXT) \
 	tests/unit/test-gate$(EXEEXT) \
+	tests/unit/test-grader$(EXEEXT) \
 	tests/unit/test-hash$(EXEEXT) \
 	tests/unit/test-http$(EXEEXT) \
 	tests/unit/test-hub$(EXEEXT) \

@@ -1,9 +1,9 @@
 #include "domain/usage.h"
 
+#include "conf/prices.h"
 #include "domain/check.h"
 
 enum {
-    NANO_PER_CENT = 10000000,
     CENTS_DIGITS_MAX = 11, /* up to a billion dollars; in nano-dollars it still fits 64 bits */
 };
 
@@ -16,7 +16,7 @@ void mg_seconds_write(struct mg_jw *w, struct mg_arena *a, const char *key, int6
 static void money(struct mg_jw *w, struct mg_arena *a, int64_t nano)
 {
     mg_jw_obj(w);
-    mg_jw_kstr(w, "amount", mg_arena_printf(a, "%lld", (long long)(nano / NANO_PER_CENT)));
+    mg_jw_kstr(w, "amount", mg_arena_printf(a, "%lld", (long long)(nano / MG_NANO_PER_CENT)));
     mg_jw_kstrz(w, "currency", "USD");
     mg_jw_obj_end(w);
 }
@@ -91,12 +91,14 @@ mg_rc mg_budget_parse(struct mg_arena *a, const struct mg_json *v, const char *p
             "%s.max_list_cost.amount: must be whole cents as text, without leading zeros, from \"1\" to %d "
             "digits (\"2500\" is 25 dollars)",
             path, CENTS_DIGITS_MAX);
-    *ret_nano = cents * NANO_PER_CENT;
+    *ret_nano = cents * MG_NANO_PER_CENT;
     return MG_OK;
 }
 
 struct mg_sv mg_budget_format(struct mg_arena *a, int64_t nano)
 {
+    if (nano == MG_BUDGET_NONE)
+        return MG_SV("null");
     return mg_arena_printf(a, "{\"type\":\"limit\",\"max_list_cost\":{\"amount\":\"%lld\",\"currency\":\"USD\"}}",
-                           (long long)(nano / NANO_PER_CENT));
+                           (long long)(nano / MG_NANO_PER_CENT));
 }

@@ -25,7 +25,7 @@ void mg_seconds_write(struct mg_jw *w, struct mg_arena *a, const char *key, int6
 /* {"type":"limit","max_list_cost":{"amount":"2500","currency":"USD"}}; path names it in errors. */
 mg_rc mg_budget_parse(struct mg_arena *a, const struct mg_json *v, const char *path, int64_t *ret_nano,
                       struct mg_err *err) MG_MUSTCHECK;
-/* The same object from nano-dollars, in arena memory. */
+/* The same object from nano-dollars, in arena memory; null for MG_BUDGET_NONE. */
 struct mg_sv mg_budget_format(struct mg_arena *a, int64_t nano);
 
 #endif

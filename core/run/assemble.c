@@ -66,7 +66,7 @@ static mg_rc grader_request(struct mg_run *r, struct mg_pg *pg, struct mg_arena 
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     mg_rc rc = mg_outcome_open(a, &t, &r->session, &o, err);
     if (rc == MG_OK)
-        mg_outcome_request(a, &o, x->in.rows, x->in.n_rows, &x->request);
+        mg_outcome_request(a, &o, &x->request);
     return rc;
 }
 
@@ -81,13 +81,12 @@ mg_rc mg_assemble(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct
         rc = fixed_part(r, a, ret, err);
     if (rc < 0)
         return rc;
-    if (ret->in.grade)
-        return grader_request(r, pg, a, ret, err);
     int64_t window = o->model_window ? o->model_window : mg_model_window(ret->request.model);
     ret->user = mg_turn_user_content(a, ret->in.trigger_types, ret->in.triggers, ret->in.n_triggers);
     mg_context_build(&ret->context, a, &ret->in, ret->user, ret->fixed,
                      ret->request.system.len + ret->request.tools.len, mg_window_of(window, o->max_tokens));
-    ret->compact = mg_compact_plan(&ret->context);
+    if (!ret->in.grade)
+        ret->compact = mg_compact_plan(&ret->context);
     set_entries(a, ret);
-    return MG_OK;
+    return ret->in.grade ? grader_request(r, pg, a, ret, err) : MG_OK;
 }

@@ -56,7 +56,7 @@ mg_rc mg_budget_event(struct mg_step *s, struct mg_err *err)
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(64 * 1024);
     struct mg_jw w = mg_jw_to(&b);
     mg_usage_write(&w, s->arena, &u);
-    struct mg_sv budget = s->st.has_budget ? mg_budget_format(s->arena, s->st.budget_nano) : MG_SV("null");
+    struct mg_sv budget = mg_budget_format(s->arena, s->st.has_budget ? s->st.budget_nano : MG_BUDGET_NONE);
     mg_step_post(
         s, NULL, MG_EV_SESSION_USAGE,
         mg_arena_printf(s->arena, "\"usage\":%.*s,\"budget\":%.*s", MG_SV_ARG(mg_buf_view(&b)), MG_SV_ARG(budget)),

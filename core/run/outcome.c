@@ -6,9 +6,8 @@
 static struct mg_sv json_text(struct mg_arena *a, struct mg_sv s)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
-    (void)mg_buf_char(&b, '"');
-    mg_json_escape(&b, s);
-    (void)mg_buf_char(&b, '"');
+    struct mg_jw w = mg_jw_to(&b);
+    mg_jw_str(&w, s);
     return mg_arena_sv(a, mg_buf_view(&b));
 }
 
@@ -104,6 +103,16 @@ static mg_rc complete(struct mg_step *s, struct mg_outcome *o, const char *resul
     return mg_outcome_save(s->arena, s->t, &s->st.session, o, mg_sv_of(result), explanation, true, err);
 }
 
+/* The agent is told the verdict and goes on; each cycle has a turn's rounds. */
+static mg_rc go_on(struct mg_step *s, const char *result, struct mg_sv why, const char *what_now, struct mg_err *err)
+{
+    say(s, mg_arena_printf(s->arena, "<evaluation result=\"%s\">\n%.*s\n</evaluation>\n%s", result, MG_SV_ARG(why),
+                           what_now));
+    s->st.turn_round = 0;
+    s->st.turn_continues = 0;
+    return mg_turn_request(s, false, err);
+}
+
 static mg_rc revise(struct mg_step *s, struct mg_outcome *o, struct mg_sv why, const struct mg_model_usage *u,
                     struct mg_err *err)
 {
@@ -111,15 +120,8 @@ static mg_rc revise(struct mg_step *s, struct mg_outcome *o, struct mg_sv why, c
     s->st.outcome_phase = MG_OUTCOME_WORK;
     o->iteration++;
     o->start_event = (struct mg_id){0};
-    say(s, mg_arena_printf(
-               s->arena,
-               "<evaluation result=\"needs_revision\">\n%.*s\n</evaluation>\nRevise your work so that it meets "
-               "the rubric.",
-               MG_SV_ARG(why)));
-    s->st.turn_round = 0; /* each cycle has a turn's rounds */
-    s->st.turn_continues = 0;
     mg_rc rc = mg_outcome_save(s->arena, s->t, &s->st.session, o, MG_SV("running"), why, false, err);
-    return rc < 0 ? rc : mg_turn_request(s, false, err);
+    return rc < 0 ? rc : go_on(s, "needs_revision", why, "Revise your work so that it meets the rubric.", err);
 }
 
 /* One answer more, in which the agent says what it has and what is missing; nobody grades it. */
@@ -127,15 +129,11 @@ static mg_rc give_up(struct mg_step *s, struct mg_outcome *o, struct mg_sv why, 
                      struct mg_err *err)
 {
     mg_rc rc = complete(s, o, "max_iterations_reached", why, u, err);
-    if (rc < 0)
-        return rc;
-    say(s, mg_arena_printf(s->arena,
-                           "<evaluation result=\"max_iterations_reached\">\n%.*s\n</evaluation>\nNo further evaluation "
-                           "follows. Say briefly what is done and which criteria are still not met.",
-                           MG_SV_ARG(why)));
-    s->st.turn_round = 0;
-    s->st.turn_continues = 0;
-    return mg_turn_request(s, false, err);
+    return rc < 0
+               ? rc
+               : go_on(s, "max_iterations_reached", why,
+                       "No further evaluation follows. Say briefly what is done and which criteria are still not met.",
+                       err);
 }
 
 static struct mg_sv text_of(struct mg_arena *a, const struct mg_model_result *res)
@@ -175,7 +173,7 @@ mg_rc mg_outcome_end(struct mg_step *s, const char *result, const char *explanat
 {
     struct mg_outcome o;
     bool begun = s->st.outcome_phase == MG_OUTCOME_WORK || s->st.outcome_phase == MG_OUTCOME_GRADE;
-    if (s->st.thread.s[0] || s->st.outcome_phase == MG_OUTCOME_NONE || (!begun && !all))
+    if (s->st.outcome_phase == MG_OUTCOME_NONE || (!begun && !all))
         return MG_OK;
     mg_rc rc = mg_outcome_open(s->arena, s->t, &s->st.session, &o, err);
     return rc < 0 ? rc : complete(s, &o, result, mg_sv_of(explanation), NULL, err);

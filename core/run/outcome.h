@@ -31,9 +31,8 @@ mg_rc mg_outcome_end(struct mg_step *s, const char *result, const char *explanat
                      struct mg_err *err) MG_MUSTCHECK;
 /* span.outcome_evaluation_ongoing, while the evaluation runs. */
 mg_rc mg_outcome_ongoing(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
-/* The grader's request over the transcript's rows, in arena memory. */
-void mg_outcome_request(struct mg_arena *a, const struct mg_outcome *o, const struct mg_transcript_row *rows, int n,
-                        struct mg_request *ret);
+/* Turns the request of the agent's context into the grader's, which reads what the agent would have read: summary and all. Arena memory. */
+void mg_outcome_request(struct mg_arena *a, const struct mg_outcome *o, struct mg_request *ret);
 
 enum mg_verdict { MG_VERDICT_SATISFIED, MG_VERDICT_REVISE, MG_VERDICT_FAILED };
 /* Reads a grader's answer, which must be one JSON object; anything else is a failure of the outcome. explanation in arena memory. */

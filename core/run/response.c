@@ -413,8 +413,6 @@ static mg_rc commit_response(struct mg_run *r, struct mg_pg *pg, struct mg_sessi
     mg_auto(step) struct mg_step s = {0};
     struct mg_remedy remedy;
     mg_rc rc = mg_remedy_find(r, pg, a, &remedy, err);
-    if (r->grading)
-        remedy.kind = MG_REMEDY_NONE; /* what it is given is a copy: there is nothing to mend */
     if (rc == MG_OK)
         rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc < 0)

@@ -97,15 +97,13 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
         .budget_nano = c.budget_nano,
         .base = &base,
     };
-    if (c.budget_nano != MG_BUDGET_NONE)
-        s->budget = mg_budget_format(a, c.budget_nano);
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     rc = mg_session_base_lock(a, &t, s->workspace, s->agent_id, c.agent.version, s->environment_id, &base, err);
     if (rc >= 0)
         rc = check_environment(boxes, &base, err);
     if (rc >= 0)
         rc = resolve_agent(a, &t, &c, s, err);
-    if (rc >= 0 && s->budget.ptr)
+    if (rc >= 0 && s->budget_nano != MG_BUDGET_NONE)
         rc = check_budgetable(mg_engine_prices(e), a, s->agent, err);
     if (rc >= 0)
         rc = mg_session_insert(a, &t, s, err);
@@ -130,7 +128,7 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
 /* A session's next form, and which parts of it are new. */
 struct change {
     struct mg_sv title, metadata, agent, servers;
-    struct mg_sv budget; /* ptr NULL: none */
+    int64_t budget_nano; /* MG_BUDGET_NONE: none */
     bool new_title, new_metadata, new_agent, new_servers, new_budget;
 };
 
@@ -179,8 +177,7 @@ static mg_rc change_agent(struct mg_arena *a, const struct mg_session_state *st,
     return MG_OK;
 }
 
-static mg_rc change_budget(struct mg_arena *a, const struct mg_session_state *st, int64_t nano, struct change *c,
-                           struct mg_err *err)
+static mg_rc change_budget(const struct mg_session_state *st, int64_t nano, struct change *c, struct mg_err *err)
 {
     if (!st->has_budget && nano != MG_BUDGET_NONE)
         return mg_err_set(
@@ -188,6 +185,7 @@ static mg_rc change_budget(struct mg_arena *a, const struct mg_session_state *st
             "budget: budget_create_only: a budget cannot be added to a session that was created without one, "
             "or whose budget was removed");
     c->new_budget = st->has_budget && nano != st->budget_nano;
+    c->budget_nano = nano;
     if (!c->new_budget || nano == MG_BUDGET_NONE)
         return MG_OK;
     if (st->cost_unknown)
@@ -199,7 +197,6 @@ static mg_rc change_budget(struct mg_arena *a, const struct mg_session_state *st
                           "budget.max_list_cost: budget_not_raised: must be above what the session has cost, which is "
                           "%lld cents; send more, or null to remove the budget",
                           (long long)(st->cost_nano / MG_NANO_PER_CENT));
-    c->budget = mg_budget_format(a, nano);
     return MG_OK;
 }
 
@@ -215,7 +212,7 @@ static mg_rc make_change(struct mg_arena *a, const struct mg_session_state *st, 
     mg_rc rc = mg_metadata_patch(a, row->metadata, u->metadata, &meta, &c->metadata, err);
     c->new_metadata = rc >= 0 && !same_json(a, row->metadata, c->metadata);
     if (rc >= 0 && u->has_budget)
-        rc = change_budget(a, st, u->budget_nano, c, err);
+        rc = change_budget(st, u->budget_nano, c, err);
     return rc >= 0 && u->agent ? change_agent(a, st, u->agent, c, err) : rc;
 }
 
@@ -229,10 +226,8 @@ static struct mg_sv updated_members(struct mg_arena *a, const struct change *c)
         mg_jw_kraw(&w, "agent", c->agent);
     if (c->new_metadata)
         mg_jw_kraw(&w, "metadata", c->metadata);
-    if (c->new_budget && c->budget.ptr)
-        mg_jw_kraw(&w, "budget", c->budget);
-    else if (c->new_budget)
-        mg_jw_knull(&w, "budget");
+    if (c->new_budget)
+        mg_jw_kraw(&w, "budget", mg_budget_format(a, c->budget_nano));
     if (c->new_title && c->title.ptr)
         mg_jw_kstr(&w, "title", c->title);
     else if (c->new_title)
@@ -243,10 +238,10 @@ static struct mg_sv updated_members(struct mg_arena *a, const struct change *c)
 }
 
 /* A turn that waits for money goes on. */
-static mg_rc set_budget(struct mg_step *s, const struct change *c, int64_t nano, bool *ret_resumed, struct mg_err *err)
+static mg_rc set_budget(struct mg_step *s, int64_t nano, bool *ret_resumed, struct mg_err *err)
 {
-    mg_rc rc = mg_session_set_budget(s->arena, s->t, mg_id_sv(&s->st.session), c->budget, nano, err);
-    s->st.has_budget = c->budget.ptr != NULL;
+    mg_rc rc = mg_session_set_budget(s->arena, s->t, mg_id_sv(&s->st.session), nano, err);
+    s->st.has_budget = nano != MG_BUDGET_NONE;
     s->st.budget_nano = nano;
     if (rc < 0 || mg_budget_reached(&s->st))
         return rc;
@@ -315,7 +310,7 @@ mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena 
         rc = change_servers(&s, id, &c, err);
     bool resumed = false;
     if (rc >= 0 && c.new_budget)
-        rc = set_budget(&s, &c, u.budget_nano, &resumed, err);
+        rc = set_budget(&s, c.budget_nano, &resumed, err);
     if (rc >= 0)
         rc = mg_step_commit(&s, "session_update", err);
     if (rc >= 0 && resumed)

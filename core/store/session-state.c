@@ -148,6 +148,29 @@ enum mg_session_status mg_turn_status(const struct mg_session_state *s)
     return s->turn_step == MG_TURN_BACKOFF ? MG_ST_RESCHEDULING : MG_ST_IDLE;
 }
 
+int64_t mg_res_span(const struct mg_res *r, int row, int column)
+{
+    int64_t n = mg_res_int(r, row, column);
+    return n < 0 ? 0 : n;
+}
+
+struct mg_usage mg_usage_from_row(const struct mg_res *r, int row, int at, int64_t *ret_duration_us)
+{
+    *ret_duration_us = mg_res_span(r, row, at + 1);
+    return (struct mg_usage){
+        .active_us = mg_res_span(r, row, at),
+        .input_tokens = mg_res_int(r, row, at + 2),
+        .output_tokens = mg_res_int(r, row, at + 3),
+        .cache_read = mg_res_int(r, row, at + 4),
+        .cache_5m = mg_res_int(r, row, at + 5),
+        .cache_1h = mg_res_int(r, row, at + 6),
+        .web_searches = mg_res_int(r, row, at + 7),
+        .web_fetches = mg_res_int(r, row, at + 8),
+        .cost_nano = mg_res_int(r, row, at + 9),
+        .cost_unknown = mg_res_bool(r, row, at + 10),
+    };
+}
+
 /* SKIP LOCKED: several nodes scan at once; a row that its own session's admission holds is looked at again soon. A session's threads go together; a
  * child that was made since the statement's snapshot is found by mg_turns_own. */
 static const struct mg_stmt SQL_CLAIM = {

@@ -2,9 +2,10 @@
 
 #include "base/mem.h"
 #include "domain/check.h"
+#include "store/turn-columns.h"
 
 #define COLUMNS                                                                                                       \
-    "s.id, s.agent, s.environment_id, st.status, s.title, s.metadata, s.resources, s.vault_ids, s.budget,"            \
+    "s.id, s.agent, s.environment_id, st.status, s.title, s.metadata, s.resources, s.vault_ids, st.budget_nano,"      \
     " s.deployment_id, mg_us(s.created_at), mg_us(st.updated_at), mg_us(s.archived_at),"                              \
     " st.active_us + CASE WHEN st.running_since IS NULL THEN 0 ELSE mg_us(now()) - mg_us(st.running_since) END,"      \
     " mg_us(coalesce(st.terminated_at, now())) - mg_us(s.created_at), st.input_tokens, st.output_tokens, "            \
@@ -20,14 +21,9 @@
     " || '}', ',' ORDER BY o.seq) || ']' FROM outcomes o WHERE o.session_id = s.id) ELSE '[]' END"
 #define FROM " FROM sessions s JOIN session_state st ON st.session_id = s.id"
 
-static int64_t at_least_0(int64_t n)
-{
-    return n < 0 ? 0 : n;
-}
-
 static struct mg_session_row session_from_row(const struct mg_res *r, int i)
 {
-    return (struct mg_session_row){
+    struct mg_session_row x = {
         .id = mg_res_sv(r, i, 0),
         .agent = mg_res_sv(r, i, 1),
         .environment_id = mg_res_sv(r, i, 2),
@@ -36,24 +32,15 @@ static struct mg_session_row session_from_row(const struct mg_res *r, int i)
         .metadata = mg_res_sv(r, i, 5),
         .resources = mg_res_sv(r, i, 6),
         .vault_ids = mg_res_sv(r, i, 7),
-        .budget = mg_res_sv(r, i, 8),
+        .budget_nano = mg_res_sv(r, i, 8).ptr ? mg_res_int(r, i, 8) : MG_BUDGET_NONE,
         .deployment_id = mg_res_sv(r, i, 9),
         .created_us = mg_res_time(r, i, 10),
         .updated_us = mg_res_time(r, i, 11),
         .archived_us = mg_res_time(r, i, 12),
-        .duration_us = at_least_0(mg_res_int(r, i, 14)),
         .outcomes = mg_res_sv(r, i, 24),
-        .usage = {.active_us = at_least_0(mg_res_int(r, i, 13)),
-                  .input_tokens = mg_res_int(r, i, 15),
-                  .output_tokens = mg_res_int(r, i, 16),
-                  .cache_read = mg_res_int(r, i, 17),
-                  .cache_5m = mg_res_int(r, i, 18),
-                  .cache_1h = mg_res_int(r, i, 19),
-                  .web_searches = mg_res_int(r, i, 20),
-                  .web_fetches = mg_res_int(r, i, 21),
-                  .cost_nano = mg_res_int(r, i, 22),
-                  .cost_unknown = mg_res_bool(r, i, 23)},
     };
+    x.usage = mg_usage_from_row(r, i, 13, &x.duration_us);
+    return x;
 }
 
 /* ---- create ---- */
@@ -143,23 +130,33 @@ mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
 static const struct mg_stmt SQL_INSERT = {
     "session_insert",
     "WITH s AS (INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type,"
-    " env_config, title, metadata, budget) VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10, $11) RETURNING id)"
+    " env_config, title, metadata) VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10) RETURNING id)"
     " INSERT INTO session_state (session_id, budget_nano, roster, agent_name)"
-    " SELECT id, $12::bigint, $13::text IS NOT NULL, $13 FROM s",
+    " SELECT id, $11::bigint, $12::text IS NOT NULL, $12 FROM s",
 };
+
+static struct mg_sv budget_param(struct mg_arena *a, int64_t nano)
+{
+    return nano == MG_BUDGET_NONE ? mg_p_null() : mg_p_int(a, nano);
+}
 
 mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_session_new *s, struct mg_err *err)
 {
     const struct mg_sv p[] = {
-        mg_id_sv(&s->id),  s->workspace,
-        s->agent_id,       mg_p_int(a, s->base->agent_version),
-        s->agent,          s->environment_id,
-        s->base->env_type, s->base->env_config,
-        s->title,          s->metadata,
-        s->budget,         s->budget.ptr ? mg_p_int(a, s->budget_nano) : mg_p_null(),
+        mg_id_sv(&s->id),
+        s->workspace,
+        s->agent_id,
+        mg_p_int(a, s->base->agent_version),
+        s->agent,
+        s->environment_id,
+        s->base->env_type,
+        s->base->env_config,
+        s->title,
+        s->metadata,
+        budget_param(a, s->budget_nano),
         s->coordinator,
     };
-    return mg_txn_queue(t, &SQL_INSERT, p, 13, -1, err);
+    return mg_txn_queue(t, &SQL_INSERT, p, 12, -1, err);
 }
 
 struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const char *status)
@@ -174,7 +171,7 @@ struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const c
         .resources = MG_SV("[]"),
         .vault_ids = MG_SV("[]"),
         .outcomes = MG_SV("[]"),
-        .budget = s->budget,
+        .budget_nano = s->budget_nano,
         .created_us = s->base->now_us,
         .updated_us = s->base->now_us,
         .archived_us = INT64_MIN,
@@ -291,17 +288,12 @@ mg_rc mg_session_save(struct mg_txn *t, struct mg_sv id, struct mg_sv title, str
     return mg_txn_queue(t, &SQL_SAVE, (const struct mg_sv[]){id, title, metadata, agent}, 4, 1, err);
 }
 
-static const struct mg_stmt SQL_BUDGET = {
-    "session_budget",
-    "WITH s AS (UPDATE sessions SET budget = $2 WHERE id = $1 RETURNING id)"
-    " UPDATE session_state st SET budget_nano = $3::bigint FROM s WHERE st.session_id = s.id",
-};
+static const struct mg_stmt SQL_BUDGET = {"session_budget",
+                                          "UPDATE session_state SET budget_nano = $2::bigint WHERE session_id = $1"};
 
-mg_rc mg_session_set_budget(struct mg_arena *a, struct mg_txn *t, struct mg_sv id, struct mg_sv budget, int64_t nano,
-                            struct mg_err *err)
+mg_rc mg_session_set_budget(struct mg_arena *a, struct mg_txn *t, struct mg_sv id, int64_t nano, struct mg_err *err)
 {
-    const struct mg_sv p[] = {id, budget, budget.ptr ? mg_p_int(a, nano) : mg_p_null()};
-    return mg_txn_queue(t, &SQL_BUDGET, p, 3, -1, err);
+    return mg_txn_queue(t, &SQL_BUDGET, (const struct mg_sv[]){id, budget_param(a, nano)}, 2, 1, err);
 }
 
 static const struct mg_stmt SQL_ARCHIVE = {

@@ -8,7 +8,8 @@
 #include "store/pg.h"
 
 struct mg_session_row {
-    struct mg_sv id, agent, environment_id, status, title, metadata, resources, vault_ids, budget, deployment_id;
+    struct mg_sv id, agent, environment_id, status, title, metadata, resources, vault_ids, deployment_id;
+    int64_t budget_nano;                         /* MG_BUDGET_NONE: none */
     int64_t created_us, updated_us, archived_us; /* archived INT64_MIN: it is not */
     struct mg_sv outcomes;                       /* outcome_evaluations, a JSON array */
     int64_t duration_us;                         /* of now */
@@ -29,8 +30,7 @@ mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
 struct mg_session_new {
     struct mg_id id;
     struct mg_sv workspace, agent_id, agent, environment_id, title, metadata;
-    struct mg_sv budget; /* as clients see it; ptr NULL: none */
-    int64_t budget_nano;
+    int64_t budget_nano;      /* MG_BUDGET_NONE: none */
     struct mg_sv coordinator; /* the agent's name when it has a roster; ptr NULL: it has none */
     const struct mg_session_base *base;
 };
@@ -63,8 +63,8 @@ mg_rc mg_session_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list
 /* Each queues one statement, under the session's lock. */
 mg_rc mg_session_save(struct mg_txn *t, struct mg_sv id, struct mg_sv title, struct mg_sv metadata, struct mg_sv agent,
                       struct mg_err *err) MG_MUSTCHECK;
-/* budget: ptr NULL removes it. */
-mg_rc mg_session_set_budget(struct mg_arena *a, struct mg_txn *t, struct mg_sv id, struct mg_sv budget, int64_t nano,
+/* MG_BUDGET_NONE removes it. */
+mg_rc mg_session_set_budget(struct mg_arena *a, struct mg_txn *t, struct mg_sv id, int64_t nano,
                             struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_session_set_archived(struct mg_txn *t, struct mg_sv id, struct mg_err *err) MG_MUSTCHECK;
 /* The durable mark of a delete: from here on nobody sees it, and the reconciler takes the rest away. */

@@ -133,14 +133,9 @@ mg_rc mg_thread_known(struct mg_txn *t, const struct mg_id *session, struct mg_s
     " mg_us(coalesce(terminated_at, now())) - mg_us(created_at), input_tokens, output_tokens, cache_read, cache_5m," \
     " cache_1h, web_searches, web_fetches, cost_nano, cost_unknown"
 
-static int64_t at_least_0(int64_t n)
-{
-    return n < 0 ? 0 : n;
-}
-
 static struct mg_thread_row thread_from_row(const struct mg_res *r, int i)
 {
-    return (struct mg_thread_row){
+    struct mg_thread_row x = {
         .id = mg_res_sv(r, i, 0),
         .ordinal = mg_res_int(r, i, 1),
         .agent = mg_res_sv(r, i, 2),
@@ -148,18 +143,9 @@ static struct mg_thread_row thread_from_row(const struct mg_res *r, int i)
         .created_us = mg_res_time(r, i, 4),
         .updated_us = mg_res_time(r, i, 5),
         .archived_us = mg_res_time(r, i, 6),
-        .duration_us = at_least_0(mg_res_int(r, i, 8)),
-        .usage = {.active_us = at_least_0(mg_res_int(r, i, 7)),
-                  .input_tokens = mg_res_int(r, i, 9),
-                  .output_tokens = mg_res_int(r, i, 10),
-                  .cache_read = mg_res_int(r, i, 11),
-                  .cache_5m = mg_res_int(r, i, 12),
-                  .cache_1h = mg_res_int(r, i, 13),
-                  .web_searches = mg_res_int(r, i, 14),
-                  .web_fetches = mg_res_int(r, i, 15),
-                  .cost_nano = mg_res_int(r, i, 16),
-                  .cost_unknown = mg_res_bool(r, i, 17)},
     };
+    x.usage = mg_usage_from_row(r, i, 7, &x.duration_us);
+    return x;
 }
 
 static const struct mg_stmt SQL_LIST = {
@@ -226,7 +212,7 @@ mg_rc mg_thread_primary_own(struct mg_pg *pg, struct mg_sv session, struct mg_th
         return rc; /* no coordinator's: the session has one thread */
     struct mg_sv step = mg_res_sv(r, 0, 1);
     bool runs = mg_sv_eqz(step, "model") || mg_sv_eqz(step, "tools");
-    ret->usage.active_us = at_least_0(mg_res_int(r, 0, 0));
+    ret->usage.active_us = mg_res_span(r, 0, 0);
     if (!mg_sv_eqz(ret->status, "terminated"))
         ret->status = runs ? MG_SV("running") : mg_sv_eqz(step, "backoff") ? MG_SV("rescheduling") : MG_SV("idle");
     ret->usage.input_tokens -= mg_res_int(r, 0, 2);

@@ -3,6 +3,7 @@
 #ifndef MG_STORE_TURN_COLUMNS_H
 #define MG_STORE_TURN_COLUMNS_H
 
+#include "domain/usage.h"
 #include "store/session-state.h"
 
 /* Read by mg_turn_from_row; the table's alias is st. */
@@ -31,6 +32,10 @@ enum { MG_TURN_PARAMS = 20, MG_TURN_PARAMS_MAX = 32 };
 
 /* at: of the first column. */
 void mg_turn_from_row(const struct mg_res *r, int row, int at, struct mg_session_state *ret);
+/* What clients see of both: eleven columns from `at` on, in the order active and whole time, the seven counts of mg_usage, cost and whether it is known. */
+struct mg_usage mg_usage_from_row(const struct mg_res *r, int row, int at, int64_t *ret_duration_us);
+/* A span of time that a clock which went back made negative is none. */
+int64_t mg_res_span(const struct mg_res *r, int row, int column);
 /* Fills p[0] to p[MG_TURN_PARAMS - 1]; status is that of the row. */
 void mg_turn_params(struct mg_arena *a, const struct mg_session_state *s, enum mg_session_status status,
                     struct mg_sv p[MG_TURN_PARAMS_MAX]);
