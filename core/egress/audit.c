@@ -12,11 +12,6 @@ static const char *const names[MG_EGRESS_R_COUNT] = {
     [MG_EGRESS_R_PROTOCOL] = "protocol", [MG_EGRESS_R_AUTH] = "auth",       [MG_EGRESS_R_LIMIT] = "limit",
 };
 
-const char *mg_egress_reason_name(enum mg_egress_reason why)
-{
-    return names[why];
-}
-
 static bool may_say(struct mg_egress_door *d)
 {
     uint64_t now = mg_now_ns();

@@ -158,7 +158,6 @@ void mg_egress_relay_begin(struct mg_egress_conn *c);
 void mg_egress_relay(struct mg_egress_conn *c, struct mg_egress_handle *h, uint32_t events);
 
 /* audit.c */
-const char *mg_egress_reason_name(enum mg_egress_reason why);
 void mg_egress_audit(struct mg_egress_conn *c, enum mg_egress_reason why);
 void mg_egress_door_farewell(const struct mg_egress_door *d);
 

@@ -35,14 +35,6 @@ static void free_shell(struct mg_message *m)
     free(m);
 }
 
-void mg_message_free(struct mg_message *m)
-{
-    if (!m)
-        return;
-    mg_model_result_free(m->r);
-    free_shell(m);
-}
-
 void mg_model_result_free(struct mg_model_result *r)
 {
     if (!r)

@@ -25,7 +25,6 @@ enum mg_message_step {
 };
 
 struct mg_message *mg_message_new(mg_message_delta_fn *fn, void *ctx); /* fn may be NULL */
-void mg_message_free(struct mg_message *m);                            /* NULL is fine */
 /* One stream event; the kind is taken from the data's own type. */
 enum mg_message_step mg_message_event(struct mg_message *m, struct mg_sv data);
 /* A non-streaming answer: a message object or an error object. */

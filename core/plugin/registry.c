@@ -43,14 +43,6 @@ static struct mg_plugin *find(struct mg_registry *r, const char *name)
     return NULL;
 }
 
-struct mg_plugin *mg_registry_find(struct mg_registry *r, const char *name)
-{
-    pthread_mutex_lock(&r->lock);
-    struct mg_plugin *p = find(r, name);
-    pthread_mutex_unlock(&r->lock);
-    return p;
-}
-
 static mg_rc get_locked(struct mg_registry *r, const struct mg_plugin_load *load, struct mg_plugin **ret,
                         struct mg_err *err)
 {

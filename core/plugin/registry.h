@@ -18,8 +18,6 @@ void mg_registry_free(struct mg_registry *r); /* closes all; no call may run any
  * or empty. */
 mg_rc mg_registry_get(struct mg_registry *r, const char *name, const char *variable, struct mg_sv config,
                       struct mg_plugin **ret, struct mg_err *err) MG_MUSTCHECK;
-/* The loaded one, or NULL. Never loads. */
-struct mg_plugin *mg_registry_find(struct mg_registry *r, const char *name);
 /* Visits the loaded plugins; fn must not call the registry. For /metrics and /readyz. */
 void mg_registry_each(struct mg_registry *r, void (*fn)(void *ctx, struct mg_plugin *p), void *ctx);
 

@@ -24,11 +24,6 @@ struct mg_backend {
 
 static const char *const state_names[] = {"up", "down", "trying"};
 
-const char *mg_health_state_name(enum mg_health_state s)
-{
-    return state_names[s];
-}
-
 struct mg_backend *mg_backend_of(struct mg_sandboxes *m, struct mg_plugin *p)
 {
     pthread_mutex_lock(&m->lock);

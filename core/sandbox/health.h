@@ -20,7 +20,6 @@ enum {
 };
 
 enum mg_health_state { MG_HEALTH_UP, MG_HEALTH_DOWN, MG_HEALTH_TRYING };
-const char *mg_health_state_name(enum mg_health_state s);
 
 struct mg_backend; /* one loaded backend */
 

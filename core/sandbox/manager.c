@@ -539,11 +539,6 @@ bool mg_sandbox_fresh(const struct mg_sandbox *box)
     return mg_backend_fresh(box->backend);
 }
 
-mg_rc mg_sandboxes_health(struct mg_sandboxes *m, struct mg_err *err)
-{
-    return m->opts.backend ? mg_backend_gate(mg_backend_of(m, m->opts.backend), err) : MG_OK;
-}
-
 /* ---- the end ---- */
 
 /* Its handles answer MG_EGONE from now on. */

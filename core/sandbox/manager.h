@@ -101,7 +101,4 @@ void mg_sandboxes_reconcile(struct mg_sandboxes *m, struct mg_pg *pg, void (*gon
 /* Prometheus text: what is still to be destroyed, orphans. */
 void mg_sandboxes_metrics(struct mg_sandboxes *m, struct mg_buf *out);
 
-/* MG_OK when the default backend answers; for /readyz. */
-mg_rc mg_sandboxes_health(struct mg_sandboxes *m, struct mg_err *err) MG_MUSTCHECK;
-
 #endif

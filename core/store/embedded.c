@@ -312,16 +312,6 @@ const char *mg_embedded_conninfo(const struct mg_embedded *e)
     return e->conninfo;
 }
 
-const char *mg_embedded_log(const struct mg_embedded *e)
-{
-    return e->log;
-}
-
-const char *mg_embedded_bindir(const struct mg_embedded *e)
-{
-    return e->install.bindir;
-}
-
 long mg_embedded_pid(const struct mg_embedded *e)
 {
     return e->pid;

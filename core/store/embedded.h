@@ -17,8 +17,6 @@ struct mg_embedded;
 mg_rc mg_embedded_start(const struct mg_state_dir *dir, const char *bindir, struct mg_embedded **ret,
                         struct mg_err *err) MG_MUSTCHECK;
 const char *mg_embedded_conninfo(const struct mg_embedded *e);
-const char *mg_embedded_log(const struct mg_embedded *e);    /* path of the server's log */
-const char *mg_embedded_bindir(const struct mg_embedded *e); /* for pg_dump and friends */
 long mg_embedded_pid(const struct mg_embedded *e);
 bool mg_embedded_adopted(const struct mg_embedded *e); /* it ran already */
 /* Restarts the postmaster when it is not running (crashed, killed by the OOM killer); no-op otherwise. Any one thread at a time. */
