@@ -82,6 +82,7 @@ unit_tests = \
 	tests/unit/test-tools-write$(EXEEXT) \
 	tests/unit/test-utf8$(EXEEXT) \
 	tests/unit/test-websocket$(EXEEXT) \
+	tests/unit/test-wheel$(EXEEXT) \
 	tests/unit/test-ws-command$(EXEEXT)
 
 # On a database of a private PostgreSQL: skipped where MANGO_TEST_DATABASE_URL is not set.

@@ -57,7 +57,7 @@ void mg_conn_free(struct mg_conn *c)
 
 void mg_conn_arm(struct mg_conn *c, unsigned ms)
 {
-    mg_wheel_set(&c->http->wheel, &c->timer, ms);
+    mg_wheel_set(&c->http->wheel, &c->timer, mg_http_age_ms(c->http), ms);
 }
 
 void mg_conn_start(struct mg_conn *c)

@@ -208,6 +208,11 @@ static void on_wake(struct mg_http *h)
     pump(h);
 }
 
+uint64_t mg_http_age_ms(const struct mg_http *h)
+{
+    return (mg_now_ns() - h->start_ns) / 1000000;
+}
+
 static void fire(void *ctx, struct mg_timer *t)
 {
     (void)ctx;
@@ -217,8 +222,7 @@ static void fire(void *ctx, struct mg_timer *t)
 static void on_tick(lws_sorted_usec_list_t *sul)
 {
     struct mg_http *h = mg_container_of(sul, struct mg_http, tick);
-    uint64_t ms = (mg_now_ns() - h->start_ns) / 1000000;
-    mg_wheel_advance(&h->wheel, (uint32_t)(ms / MG_WHEEL_TICK_MS), fire, h);
+    mg_wheel_advance(&h->wheel, (uint32_t)(mg_http_age_ms(h) / MG_WHEEL_TICK_MS), fire, h);
     pump(h);
     lws_sul_schedule(h->lws, 0, &h->tick, on_tick, MG_WHEEL_TICK_MS * 1000);
 }

@@ -84,6 +84,7 @@ struct mg_http {
 extern const struct lws_protocols mg_loop_protocols[];
 void *mg_loop_thread(void *http);
 void mg_loop_arm(struct mg_http *h);          /* starts the wheel's clock; before the thread starts */
+uint64_t mg_http_age_ms(const struct mg_http *h); /* since its start: the wheel's clock */
 void mg_loop_signal(struct mg_http *h);       /* any thread */
 void mg_loop_finish_tasks(struct mg_http *h); /* calls done() of what request threads have finished */
 void mg_loop_free_revoked(struct mg_http *h);

@@ -12,10 +12,11 @@ static void put(struct mg_wheel *w, struct mg_timer *t)
     mg_list_add_tail(&w->slot[t->due % MG_WHEEL_SLOTS], &t->link);
 }
 
-void mg_wheel_set(struct mg_wheel *w, struct mg_timer *t, unsigned ms)
+/* Counted from the caller's clock, not from the last advance: a loop that is late would make timers early. */
+void mg_wheel_set(struct mg_wheel *w, struct mg_timer *t, uint64_t now_ms, unsigned ms)
 {
     mg_list_del(&t->link);
-    t->due = w->now + 1 + ms / MG_WHEEL_TICK_MS;
+    t->due = (uint32_t)((now_ms + ms) / MG_WHEEL_TICK_MS) + 1;
     put(w, t);
 }
 

@@ -8,7 +8,7 @@
 
 enum {
     MG_WHEEL_SLOTS = 256,
-    MG_WHEEL_TICK_MS = 200, /* a timer fires at most so much later than asked */
+    MG_WHEEL_TICK_MS = 200, /* a timer fires never earlier, and at most so much later, than asked */
 };
 
 struct mg_timer {
@@ -22,8 +22,8 @@ struct mg_wheel {
 };
 
 void mg_wheel_init(struct mg_wheel *w);
-/* Replaces what was set before. */
-void mg_wheel_set(struct mg_wheel *w, struct mg_timer *t, unsigned ms);
+/* Due ms from now_ms, which counts from tick 0 of the wheel. Replaces what was set before. */
+void mg_wheel_set(struct mg_wheel *w, struct mg_timer *t, uint64_t now_ms, unsigned ms);
 void mg_wheel_cancel(struct mg_timer *t);
 /* Moves to tick now and calls fn for each timer that is due; it is not set any more then. fn may set and cancel any
  * timer. */
