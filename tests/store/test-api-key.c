@@ -11,11 +11,7 @@
 
 #include "base/clock.h"
 #include "store/api-key.h"
-#include "support/pgtest.h"
-
-static struct mg_pgtest *db;
-static struct mg_pg *pg;
-static struct mg_arena *arena;
+#include "support/pgtest-rig.h"
 
 #define DEFAULT MG_SV("wrkspc_default")
 #define NONE MG_SV("")
@@ -23,24 +19,11 @@ static struct mg_arena *arena;
 static int setup(void **state)
 {
     (void)state;
-    db = pgtest_new();
-    pg = mg_pg_new(pgtest_conninfo(db));
-    arena = mg_arena_new();
-    pgtest_run(db, "INSERT INTO workspaces (id, name) VALUES ('wrkspc_other', 'Other');"
-                   "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', "
-                   "'wrkspc_default', 'e', 'self_hosted', '{}'),"
-                   " ('env_gone', 'wrkspc_default', 'e', 'self_hosted', '{}');"
-                   "UPDATE environments SET archived_at = now() WHERE id = 'env_gone'");
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    mg_arena_free(arena);
-    mg_pg_free(pg);
-    pgtest_free(db);
-    return 0;
+    return pgtest_up("INSERT INTO workspaces (id, name) VALUES ('wrkspc_other', 'Other');"
+                     "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', "
+                     "'wrkspc_default', 'e', 'self_hosted', '{}'),"
+                     " ('env_gone', 'wrkspc_default', 'e', 'self_hosted', '{}');"
+                     "UPDATE environments SET archived_at = now() WHERE id = 'env_gone'");
 }
 
 static struct mg_id issue(struct mg_sv workspace, struct mg_sv environment, char key[MG_API_KEY_TEXT])
@@ -235,16 +218,16 @@ static void the_cache_answers_without_the_database_and_forgets_at_once(void **st
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_key_names_its_workspace_until_it_is_revoked, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_database_never_sees_a_key, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_key_names_its_workspace_until_it_is_revoked, setup, pgtest_down),
+        cmocka_unit_test_setup_teardown(the_database_never_sees_a_key, setup, pgtest_down),
         cmocka_unit_test_setup_teardown(an_environment_key_is_bound_to_an_environment_of_its_workspace, setup,
-                                        teardown),
-        cmocka_unit_test_setup_teardown(malformed_and_unknown_secrets_are_one_answer, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_bootstrap_key_rotates_with_its_variable, setup, teardown),
+                                        pgtest_down),
+        cmocka_unit_test_setup_teardown(malformed_and_unknown_secrets_are_one_answer, setup, pgtest_down),
+        cmocka_unit_test_setup_teardown(the_bootstrap_key_rotates_with_its_variable, setup, pgtest_down),
         cmocka_unit_test_setup_teardown(a_key_that_was_issued_may_become_the_bootstrap_key_and_survives_its_rotation,
-                                        setup, teardown),
-        cmocka_unit_test_setup_teardown(nodes_that_start_at_once_agree_on_one_bootstrap_key, setup, teardown),
-        cmocka_unit_test_setup_teardown(the_cache_answers_without_the_database_and_forgets_at_once, setup, teardown),
+                                        setup, pgtest_down),
+        cmocka_unit_test_setup_teardown(nodes_that_start_at_once_agree_on_one_bootstrap_key, setup, pgtest_down),
+        cmocka_unit_test_setup_teardown(the_cache_answers_without_the_database_and_forgets_at_once, setup, pgtest_down),
     };
     int skipped = pgtest_missing();
     return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);

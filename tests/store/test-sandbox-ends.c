@@ -1,5 +1,4 @@
 /* The ends of sandboxes: losers of a race, specifications that changed, deletions that wait, orphans. Field cases 52 and 53. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,53 +18,21 @@ static int ends_up(void **state)
     return rc == 0 && plugin_build_liar(rig_plugins) ? 0 : -1;
 }
 
-static bool folders_are(int n)
-{
-    return plugin_sh("test $(ls -d '%s'/session-* 2>/dev/null | wc -l) = %d", rig_base, n);
-}
-
 /* ---- create ---- */
-
-struct racer {
-    struct fixture *f;
-    struct mg_sandboxes *m;
-    struct mg_sandbox *got;
-    struct mg_err err;
-};
-
-static void *race(void *arg)
-{
-    struct racer *r = arg;
-    struct mg_pg *pg = mg_pg_new(pgtest_conninfo(r->f->db));
-    for (uint64_t end = mg_now_ns() + UINT64_C(20000000000); !r->got && mg_now_ns() < end;) {
-        if (mg_sandbox_acquire(r->m, pg, mg_id_sv(&r->f->session), mg_sv_of(rig_config), NULL, &r->got, &r->err) !=
-            MG_EUNAVAIL) /* another attaches at this moment */
-            break;
-    }
-    mg_pg_free(pg);
-    return NULL;
-}
 
 static void the_losers_of_a_race_are_destroyed(void **state)
 {
     struct fixture *f = *state, other[RACERS];
-    struct racer r[RACERS];
-    pthread_t t[RACERS];
+    struct rig_racer r[RACERS];
     setenv("LIE_TWICE", "1", 1); /* each create makes a sandbox of its own */
     for (int i = 0; i < RACERS; i++) {
         other[i] = (struct fixture){.db = f->db, .name = "liar"};
         rig_open(&other[i]);
-        r[i] = (struct racer){.f = f, .m = other[i].m};
-        pthread_create(&t[i], NULL, race, &r[i]);
+        r[i] = (struct rig_racer){.f = f, .m = other[i].m};
     }
-    for (int i = 0; i < RACERS; i++)
-        pthread_join(t[i], NULL);
-    for (int i = 0; i < RACERS; i++) {
-        if (!r[i].got)
-            fail_msg("%s", r[i].err.text);
-    }
+    rig_race(r, RACERS);
     assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes"), 1);
-    assert_true(folders_are(1));
+    assert_true(rig_folders_are(1));
     for (int i = 0; i < RACERS; i++) {
         mg_sandbox_release(r[i].got);
         rig_close(&other[i]);
@@ -87,7 +54,7 @@ static void a_changed_specification_is_never_mixed_in(void **state)
     pgtest_run(f->db, sql);
     assert_int_equal(rig_try_acquire(f, &s, &err), MG_EUNAVAIL);
     assert_non_null(strstr(err.text, "another specification"));
-    assert_true(folders_are(0));
+    assert_true(rig_folders_are(0));
     /* Whoever began it is dead: the reconciler ends it as it is stored, and then it is found. */
     pgtest_run(f->db, "UPDATE sandbox_intents SET last_try = now() - interval '1 hour', label = (SELECT label FROM "
                       "sandbox_intents)");
@@ -122,7 +89,7 @@ static void case_53_many_that_fail_hold_back_no_other(void **state)
     f->session = last;
     mg_sandboxes_reconcile(f->m, f->pg, note_gone, &gone);
     assert_int_equal(gone, 1);
-    assert_true(folders_are(0));
+    assert_true(rig_folders_are(0));
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(65536);
     mg_sandboxes_metrics(f->m, &out);
     assert_non_null(strstr(out.ptr, "mango_sessions_deleting 251\n"));
@@ -137,14 +104,14 @@ static void an_operator_ends_a_sandbox_and_the_session_says_so(void **state)
     rig_put(s, "x", "y");
     rig_open(&server); /* the operator's process */
     assert_int_equal(mg_sandbox_end(server.m, f->pg, mg_id_sv(&f->session), &err), MG_OK);
-    assert_true(folders_are(0));
+    assert_true(rig_folders_are(0));
     mg_sandboxes_reconcile(f->m, f->pg, NULL, NULL); /* the server finds out */
     assert_int_equal(mg_sandbox_ops(s)->stat(s, "x", &st, &err), MG_EGONE);
     mg_sandbox_release(s);
     s = NULL;
     assert_int_equal(rig_try_acquire(f, &s, &err), MG_EGONE);
     assert_string_equal(err.code, "workspace_lost");
-    assert_true(folders_are(0));
+    assert_true(rig_folders_are(0));
     rig_close(&server);
 }
 
@@ -166,7 +133,7 @@ static void make_orphans(struct fixture *f)
     pgtest_run(f->db, "DELETE FROM sandboxes"); /* of both */
     f->session = rig_session(f);
     mg_sandbox_release(rig_acquire(f)); /* one that is bound */
-    assert_true(folders_are(3));
+    assert_true(rig_folders_are(3));
 }
 
 static void case_52_an_orphan_goes_after_its_grace_and_no_other(void **state)
@@ -176,12 +143,12 @@ static void case_52_an_orphan_goes_after_its_grace_and_no_other(void **state)
     f->orphan_grace_ms = 60000;
     rig_restart(f);
     mg_sandboxes_reconcile(f->m, f->pg, NULL, NULL);
-    assert_true(folders_are(3)); /* too young */
+    assert_true(rig_folders_are(3)); /* too young */
     f->orphan_grace_ms = 1;
     rig_restart(f);
-    for (uint64_t end = mg_now_ns() + UINT64_C(20000000000); !folders_are(2) && mg_now_ns() < end;)
+    for (uint64_t end = mg_now_ns() + UINT64_C(20000000000); !rig_folders_are(2) && mg_now_ns() < end;)
         mg_sandboxes_reconcile(f->m, f->pg, NULL, NULL);
-    assert_true(folders_are(2));
+    assert_true(rig_folders_are(2));
     mg_sandbox_release(rig_acquire(f)); /* the bound one is as it was */
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(65536);
     mg_sandboxes_metrics(f->m, &out);
@@ -203,7 +170,7 @@ static void an_orphan_that_finds_an_owner_is_left_alone(void **state)
     assert_int_equal(n, 1);
     pgtest_run(f->db, "INSERT INTO sandboxes SELECT * FROM kept");
     assert_int_equal(mg_orphan_destroy(f->backend, f->pg, &o[0], &err), MG_ECONFLICT);
-    assert_true(folders_are(1));
+    assert_true(rig_folders_are(1));
 }
 
 static void without_a_grace_time_orphans_stay(void **state)
@@ -211,7 +178,7 @@ static void without_a_grace_time_orphans_stay(void **state)
     struct fixture *f = *state;
     make_orphans(f);
     mg_sandboxes_reconcile(f->m, f->pg, NULL, NULL);
-    assert_true(folders_are(3));
+    assert_true(rig_folders_are(3));
 }
 
 #define CASE(f) cmocka_unit_test_setup_teardown(f, rig_up, rig_down)

@@ -1,5 +1,4 @@
 /* The sandbox manager over a real database and the backend `local`. Field cases 48, 50, 51, 53, 62. */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -109,7 +108,7 @@ static void lose(struct fixture *f, const char *command)
 static void case_48_a_workspace_that_is_gone_is_never_replaced(void **state)
 {
     lose(*state, "rm -rf \"$PWD\"");
-    assert_true(plugin_sh("test ! -e '%s'/session-*", rig_base));
+    assert_true(rig_folders_are(0));
 }
 
 static void case_48_an_older_state_is_noticed(void **state)
@@ -176,30 +175,10 @@ static void case_51_an_intent_that_a_crash_left_is_settled(void **state)
     mg_sandboxes_reconcile(f->m, f->pg, NULL, NULL);
     assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes"), 1);
     assert_int_equal(rig_count(f, "SELECT count(*) FROM sandbox_intents"), 0);
-    assert_true(plugin_sh("test $(ls -d '%s'/session-* | wc -l) = 1", rig_base));
+    assert_true(rig_folders_are(1));
     s = rig_acquire(f);
     rig_holds(s, "early", "x");
     mg_sandbox_release(s);
-}
-
-struct racer {
-    struct fixture *f;
-    struct mg_sandboxes *m;
-    struct mg_sandbox *got;
-    struct mg_err err;
-};
-
-static void *race(void *arg)
-{
-    struct racer *r = arg;
-    struct mg_pg *pg = mg_pg_new(pgtest_conninfo(r->f->db));
-    for (int i = 0; i < 20 && !r->got; i++) { /* MG_EUNAVAIL: the other attaches at this moment */
-        if (mg_sandbox_acquire(r->m, pg, mg_id_sv(&r->f->session), mg_sv_of(rig_config), NULL, &r->got, &r->err) !=
-            MG_EUNAVAIL)
-            break;
-    }
-    mg_pg_free(pg);
-    return NULL;
 }
 
 static void case_51_two_servers_make_one_sandbox(void **state)
@@ -207,22 +186,15 @@ static void case_51_two_servers_make_one_sandbox(void **state)
     struct fixture *f = *state;
     struct fixture other = {.db = f->db};
     rig_open(&other);
-    struct racer r[4];
-    pthread_t t[4];
-    for (int i = 0; i < 4; i++) {
-        r[i] = (struct racer){.f = f, .m = i % 2 ? f->m : other.m};
-        pthread_create(&t[i], NULL, race, &r[i]);
-    }
+    struct rig_racer r[4];
     for (int i = 0; i < 4; i++)
-        pthread_join(t[i], NULL);
-    for (int i = 0; i < 4; i++) {
-        if (!r[i].got)
-            fail_msg("%s", r[i].err.text);
+        r[i] = (struct rig_racer){.f = f, .m = i % 2 ? f->m : other.m};
+    rig_race(r, 4);
+    for (int i = 0; i < 4; i++)
         mg_sandbox_release(r[i].got);
-    }
     assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes"), 1);
     assert_int_equal(rig_count(f, "SELECT count(*) FROM sandbox_intents"), 0);
-    assert_true(plugin_sh("test $(ls -d '%s'/session-* | wc -l) = 1", rig_base));
+    assert_true(rig_folders_are(1));
     rig_close(&other);
 }
 

@@ -4,12 +4,9 @@
 #include "store/session-state.h"
 #include "store/thread-state.h"
 #include "store/tool-call.h"
-#include "support/pgtest.h"
+#include "support/pgtest-rig.h"
 #include "unit/unit.h"
 
-static struct mg_pgtest *db;
-static struct mg_pg *pg;
-static struct mg_arena *arena;
 static const struct mg_id node = {.s = "node_1"}, stranger = {.s = "node_2"};
 
 static struct mg_id id_of(const char *s)
@@ -22,23 +19,11 @@ static struct mg_id id_of(const char *s)
 static int setup(void **state)
 {
     (void)state;
-    db = pgtest_new();
-    pg = mg_pg_new(pgtest_conninfo(db));
-    arena = mg_arena_new();
-    pgtest_run(db, "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', "
-                   "'wrkspc_default', 'e', 'cloud', '{}');"
-                   "INSERT INTO nodes (id, host, version, lease_until) VALUES ('node_1', 'h', 'v', now() + interval '1 "
-                   "hour')");
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    mg_arena_free(arena);
-    mg_pg_free(pg);
-    pgtest_free(db);
-    return 0;
+    return pgtest_up(
+        "INSERT INTO environments (id, workspace_id, name, config_type, config) VALUES ('env_1', "
+        "'wrkspc_default', 'e', 'cloud', '{}');"
+        "INSERT INTO nodes (id, host, version, lease_until) VALUES ('node_1', 'h', 'v', now() + interval '1 "
+        "hour')");
 }
 
 static void session_make(const char *id)
@@ -272,5 +257,5 @@ int main(void)
         cmocka_unit_test(a_thread_keeps_all_that_a_turn_keeps),
         cmocka_unit_test(the_waiting_calls_of_all_threads_are_known_by_their_public_ids),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    return cmocka_run_group_tests(tests, setup, pgtest_down);
 }

@@ -1,10 +1,16 @@
 #include "support/sandbox-rig.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "unit/unit.h"
+
+enum { RACERS_MAX = 8 };
+
+static const uint64_t RACE_NS = UINT64_C(20000000000); /* a race may take so long on a loaded machine */
 
 char rig_plugins[PLUGIN_PATH_MAX], rig_base[PLUGIN_PATH_MAX + 8];
 const char rig_config[] =
@@ -109,6 +115,38 @@ struct mg_sandbox *rig_acquire(struct fixture *f)
     if (rig_try_acquire(f, &s, &err) < 0)
         fail_msg("%s", err.text);
     return s;
+}
+
+static void *race(void *arg)
+{
+    struct rig_racer *r = arg;
+    struct mg_pg *pg = mg_pg_new(pgtest_conninfo(r->f->db));
+    for (uint64_t end = mg_now_ns() + RACE_NS; !r->got && mg_now_ns() < end;) {
+        if (mg_sandbox_acquire(r->m, pg, mg_id_sv(&r->f->session), mg_sv_of(rig_config), NULL, &r->got, &r->err) !=
+            MG_EUNAVAIL) /* another attaches at this moment */
+            break;
+    }
+    mg_pg_free(pg);
+    return NULL;
+}
+
+void rig_race(struct rig_racer *r, int n)
+{
+    pthread_t t[RACERS_MAX];
+    assert_true(n <= RACERS_MAX);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(pthread_create(&t[i], NULL, race, &r[i]), 0);
+    for (int i = 0; i < n; i++)
+        pthread_join(t[i], NULL);
+    for (int i = 0; i < n; i++) {
+        if (!r[i].got)
+            fail_msg("%s", r[i].err.text);
+    }
+}
+
+bool rig_folders_are(int n)
+{
+    return plugin_sh("test $(ls -d '%s'/session-* 2>/dev/null | wc -l) = %d", rig_base, n);
 }
 
 void rig_put(struct mg_sandbox *s, const char *path, const char *text)

@@ -36,6 +36,19 @@ void rig_restart(struct fixture *f);
 
 mg_rc rig_try_acquire(struct fixture *f, struct mg_sandbox **ret, struct mg_err *err);
 struct mg_sandbox *rig_acquire(struct fixture *f);
+
+/* One of several that want the session's sandbox at once, at a manager of its own choice. */
+struct rig_racer {
+    struct fixture *f;
+    struct mg_sandboxes *m;
+    struct mg_sandbox *got; /* the caller's to release */
+    struct mg_err err;
+};
+
+/* Runs them side by side, each on a thread and a connection of its own; the test fails unless each got it. */
+void rig_race(struct rig_racer *r, int n);
+
+bool rig_folders_are(int n); /* so many workspaces of local */
 void rig_put(struct mg_sandbox *s, const char *path, const char *text);
 void rig_holds(struct mg_sandbox *s, const char *path, const char *text);
 int64_t rig_count(struct fixture *f, const char *sql);
