@@ -18,6 +18,7 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/http-rig.h \
 	tests/support/pg-proxy.c \
 	tests/support/pg-proxy.h \
+	tests/support/pgtest-rig.h \
 	tests/support/pgtest.c \
 	tests/support/pgtest.h \
 	tests/support/plugin-build.c \
@@ -267,6 +268,7 @@ EXTRA_DIST += \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \
+	tests/sdk/checks.mjs \
 	tests/sdk/examples/examples.mjs \
 	tests/sdk/examples/package.json \
 	tests/sdk/go/go.mod \

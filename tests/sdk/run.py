@@ -16,6 +16,8 @@ from harness import BUILD, FakeModel, Mangod, SKIPPED  # noqa: E402
 
 WORK = os.path.join(BUILD, "tests", "sdk")
 INSTALL_S, RUN_S = 600, 300
+NODE = "22.21.0"  # of the npm package node: the glob tool of the TypeScript SDK and the MCP SDK's server do not run on the 18 of Debian 12
+NPM = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
 PYTHON_PACKAGES = ["anthropic==2.14.0", "websockets==17.4"]
 SCRIPTED = ["threads"]  # clients that need what only the scripted model says
 TYPESCRIPT = ["sdk-1.14.0", "sdk-1.2.0", "sdk-0.130.0", "sdk-0.120.0"]
@@ -40,13 +42,35 @@ def install(name, stamp, wanted, commands):
     return True
 
 
-def install_go(folder, stamp, wanted, build=("-o", "client", ".")):
+def install_npm(name, wanted):
+    """What the package.json in WORK, of the text `wanted`, asks for."""
+    return install(name, "npm.stamp", wanted, [NPM])
+
+
+def install_node():
+    """The path of a node that is new enough; None where it cannot be had."""
+    os.makedirs(os.path.join(WORK, "node22"), exist_ok=True)
+    there = install("node 22", "node22.stamp", NODE, [[*NPM, "--prefix", "node22", f"node@{NODE}"]])
+    return os.path.join(WORK, "node22", "node_modules", "node", "bin", "node") if there else None
+
+
+def install_python():
+    """The Python that has the packages; None where they cannot be had."""
+    venv = os.path.join(WORK, "venv", "bin", "python")
+    commands = [[sys.executable, "-m", "venv", "venv"], [venv, "-m", "pip", "install", "-q", *PYTHON_PACKAGES]]
+    return venv if install("pip", "pip.stamp", " ".join(PYTHON_PACKAGES), commands) else None
+
+
+def install_go(folder, stamp, main, built, build):
+    """The program that is built from the copy of a main.go; None where it cannot be had."""
+    sources = open_text(os.path.join(HERE, "go", main)) + open_text(os.path.join(HERE, "go", "go.sum"))
     try:
         go = go_tool.go(WORK)
     except (OSError, subprocess.TimeoutExpired) as e:
         print(f"skipped: go: {e}")
-        return False
-    return install("go", stamp, wanted, [[go, "build", "-C", folder, *build]])
+        return None
+    there = install("go", stamp, sources, [[go, "build", "-C", folder, "-o", built, build]])
+    return os.path.join(WORK, folder, built) if there else None
 
 
 def open_text(path):
@@ -57,7 +81,7 @@ def open_text(path):
 def prepare():
     """Copies of the scripts stand beside the packages, since node looks for them in the script's own folders."""
     os.makedirs(os.path.join(WORK, "go"), exist_ok=True)
-    for name in ("package.json", "typescript.mjs", "threads.mjs", "ws_resume.mjs", "python_sdk.py", "ws_resume.py"):
+    for name in ("package.json", "checks.mjs", "typescript.mjs", "threads.mjs", "ws_resume.mjs", "python_sdk.py", "ws_resume.py"):
         shutil.copy(os.path.join(HERE, name), WORK)
     for name in ("go.mod", "go.sum", "main.go"):
         shutil.copy(os.path.join(HERE, "go", name), os.path.join(WORK, "go"))
@@ -66,22 +90,19 @@ def prepare():
 def clients():
     """(name, argv, folder) of each client that can run here; the missing ones were reported."""
     out, missing = [], 0
-    npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
-    if install("npm", "npm.stamp", open_text(os.path.join(HERE, "package.json")), [npm]):
+    if install_npm("npm", open_text(os.path.join(HERE, "package.json"))):
         out += [(alias, ["node", "typescript.mjs", alias], WORK) for alias in TYPESCRIPT]
         out += [("ws from npm", ["node", "ws_resume.mjs"], WORK)]
         out += [("threads", ["node", "threads.mjs", TYPESCRIPT[0]], WORK)]
     else:
         missing += 1
-    venv = os.path.join(WORK, "venv", "bin", "python")
-    pip = [venv, "-m", "pip", "install", "-q", *PYTHON_PACKAGES]
-    if install("pip", "pip.stamp", " ".join(PYTHON_PACKAGES), [[sys.executable, "-m", "venv", "venv"], pip]):
+    venv = install_python()
+    if venv:
         out += [("python sdk", [venv, "python_sdk.py"], WORK), ("websockets from PyPI", [venv, "ws_resume.py"], WORK)]
     else:
         missing += 1
-    go = os.path.join(WORK, "go", "client")
-    sources = open_text(os.path.join(HERE, "go", "main.go")) + open_text(os.path.join(HERE, "go", "go.sum"))
-    if install_go("go", "go.stamp", sources):
+    go = install_go("go", "go.stamp", "main.go", "client", ".")
+    if go:
         out += [("go sdk", [go], WORK)]
     else:
         missing += 1

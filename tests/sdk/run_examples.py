@@ -15,11 +15,10 @@ WORK = os.path.join(BUILD, "tests", "sdk", "examples")
 def prepare():
     """True when the packages are there."""
     os.makedirs(WORK, exist_ok=True)
-    for name in ("package.json", "examples.mjs"):
-        shutil.copy(os.path.join(HERE, "examples", name), WORK)
+    for name in ("examples/package.json", "examples/examples.mjs", "checks.mjs"):
+        shutil.copy(os.path.join(HERE, name), WORK)
     run.WORK = WORK
-    npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
-    return run.install("the SDK for its examples", "npm.stamp", run.open_text(os.path.join(WORK, "package.json")), [npm])
+    return run.install_npm("the SDK for its examples", run.open_text(os.path.join(WORK, "package.json")))
 
 
 def main():

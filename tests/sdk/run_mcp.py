@@ -5,18 +5,16 @@ import shutil
 import subprocess
 import sys
 import time
-import unittest
 import urllib.request
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 sys.path.insert(0, HERE)
 import run  # noqa: E402
-from harness import BUILD, SKIPPED, FakeModel, Mangod, main, wait_for  # noqa: E402
+from harness import BUILD, SKIPPED, main, wait_for  # noqa: E402
+from turns import IDLE, ModelCase, confirmation, fake, interrupt, message, of, turn  # noqa: E402
 
 WORK = os.path.join(BUILD, "tests", "sdk", "mcp")
-NODE = "22.21.0"  # of the npm package node: the server of the MCP SDK does not run on the 18 of Debian 12
-IDLE = "session.status_idle"
 
 
 def prepare():
@@ -24,17 +22,16 @@ def prepare():
     os.makedirs(WORK, exist_ok=True)
     for name in ("package.json", "server.mjs"):
         shutil.copy(os.path.join(HERE, "mcp", name), WORK)
-    npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
     run.WORK = WORK
-    os.makedirs(os.path.join(WORK, "node22"), exist_ok=True)
-    return run.install("the MCP SDK", "npm.stamp", run.open_text(os.path.join(WORK, "package.json")), [npm]) and run.install(
-        "node 22", "node22.stamp", NODE, [[*npm, "--prefix", "node22", f"node@{NODE}"]])
+    SdkServer.node = run.install_npm("the MCP SDK", run.open_text(os.path.join(WORK, "package.json"))) and run.install_node()
+    return SdkServer.node
 
 
 class SdkServer:
+    node = None  # prepare() sets it
+
     def __enter__(self):
-        node = os.path.join(WORK, "node22", "node_modules", "node", "bin", "node")
-        self.process = subprocess.Popen([node, "server.mjs"], cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen([self.node, "server.mjs"], cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
         line = self.process.stdout.readline().split()
         if line[:1] != ["port"]:
             raise AssertionError(f"the server of the MCP SDK did not start: {line}")
@@ -52,28 +49,13 @@ class SdkServer:
             return json.load(answer)
 
 
-def of(events, kind):
-    return [e for e in events if e["type"] == kind]
-
-
-class McpSdk(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.model = FakeModel()
-        cls.model.__enter__()
-        cls.addClassCleanup(cls.model.__exit__)
-        cls.server = Mangod(database=None, model_url=cls.model.url, env={"MANGO_MCP_ALLOW_PRIVATE": "1", "MANGO_MCP_TIMEOUT": "2s"})
-        cls.server.__enter__()
-        cls.addClassCleanup(cls.server.__exit__, None, None, None)
-        cls.client = cls.server.client
+class McpSdk(ModelCase):
+    OPTIONS = {"database": None, "env": {"MANGO_MCP_ALLOW_PRIVATE": "1", "MANGO_MCP_TIMEOUT": "2s"}}
 
     def setUp(self):
         self.peer = SdkServer()
         self.peer.__enter__()
         self.addCleanup(self.peer.__exit__)
-
-    def tearDown(self):
-        self.assertEqual(self.model.refused(), 0, "the endpoint had to refuse a request")
 
     def session(self, path="/mcp", policy="always_allow"):
         agent = {
@@ -90,10 +72,8 @@ class McpSdk(unittest.TestCase):
         return self.client.post("/v1/sessions", {"agent": agent_id, "environment_id": env})["id"]
 
     def turn(self, session_id, *calls):
-        script = "#fake\n" + "\n".join(f"tool mcp__sdk__{name} {json.dumps(arguments)}" for name, arguments in calls) + "\n---\ntext done"
-        with self.client.stream(session_id, timeout=60) as stream:
-            self.client.say(session_id, script)
-            return stream.until(IDLE)
+        script = fake(*(f"tool mcp__sdk__{name} {json.dumps(arguments)}" for name, arguments in calls), "---", "text done")
+        return turn(self.client, session_id, message(script), timeout=60)
 
     def one(self, tool, arguments=None, session=None, path="/mcp"):
         events = self.turn(session or self.session(path), (tool, arguments or {}))
@@ -149,10 +129,7 @@ class McpSdk(unittest.TestCase):
         events = self.turn(sid, ("echo", {"x": "1"}))
         use = of(events, "agent.mcp_tool_use")[0]
         self.assertEqual(self.peer.control()["called"], [])
-        with self.client.stream(sid, timeout=60) as stream:
-            allow = {"type": "user.tool_confirmation", "tool_use_id": use["id"], "result": "allow"}
-            self.client.post(f"/v1/sessions/{sid}/events", {"events": [allow]})
-            events = stream.until(IDLE)
+        events = turn(self.client, sid, confirmation(use["id"]), timeout=60)
         self.assertFalse(of(events, "agent.mcp_tool_result")[0]["is_error"])
         self.assertEqual(self.peer.control()["called"], ["echo"])
 
@@ -174,9 +151,9 @@ class McpSdk(unittest.TestCase):
         sid = self.session()
         self.one("echo", session=sid)
         with self.client.stream(sid, timeout=60) as stream:
-            self.client.say(sid, "#fake\ntool mcp__sdk__hang {}\n---\ntext never")
+            self.client.say(sid, fake("tool mcp__sdk__hang {}", "---", "text never"))
             wait_for("the call is on its way", lambda: "hang" in self.peer.control()["called"])
-            self.client.post(f"/v1/sessions/{sid}/events", {"events": [{"type": "user.interrupt"}]})
+            self.client.post(f"/v1/sessions/{sid}/events", {"events": [interrupt()]})
             events = stream.until(IDLE)
         self.assertIn("Interrupted", self.text(of(events, "agent.mcp_tool_result")[0]))
         wait_for("the server is told", lambda: self.peer.control()["cancelled"] == ["hang"])

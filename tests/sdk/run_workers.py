@@ -19,17 +19,12 @@ sys.path.insert(0, HERE)
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 from harness import SKIPPED, Database, FakeModel, Mangod, wait_for  # noqa: E402
 from rig import fill  # noqa: E402
+from turns import IDLE, fake  # noqa: E402
 import run as sdk  # noqa: E402
 
-IDLE = "session.status_idle"
 TTL_S = 6  # a lease: short, so that lost ones are seen soon; heartbeats are at half of it
 IDLE_MS = 1500  # a worker leaves a session that has been idle so long
-NODE = "22.21.0"  # of the npm package node: the glob tool of the TypeScript SDK needs 22
 TURN_S = 90  # seconds that a turn may take: a worker looks for work every 3 s at most, and the machine may be loaded
-
-
-def fake(*lines):
-    return "#fake\n" + "\n".join(lines)
 
 
 class Failure(AssertionError):
@@ -308,23 +303,19 @@ def prepare():
 def workers():
     """(name, argv, folder) of each worker that can run here, and how many cannot."""
     out, missing = [], 0
-    npm = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
-    stamp = sdk.open_text(os.path.join(HERE, "package.json"))
-    node = os.path.join(sdk.WORK, "node22", "node_modules", "node", "bin", "node")
-    os.makedirs(os.path.join(sdk.WORK, "node22"), exist_ok=True)
-    if sdk.install("npm", "npm.stamp", stamp, [npm]) and sdk.install("node 22", "node22.stamp", NODE, [[*npm, "--prefix", "node22", f"node@{NODE}"]]):
+    node = sdk.install_npm("npm", sdk.open_text(os.path.join(HERE, "package.json"))) and sdk.install_node()
+    if node:
         out += [(alias, [node, "worker.mjs", alias], sdk.WORK) for alias in sdk.TYPESCRIPT]
     else:
         missing += 1
-    venv = os.path.join(sdk.WORK, "venv", "bin", "python")
-    pip = [venv, "-m", "pip", "install", "-q", *sdk.PYTHON_PACKAGES]
-    if sdk.install("pip", "pip.stamp", " ".join(sdk.PYTHON_PACKAGES), [[sys.executable, "-m", "venv", "venv"], pip]):
+    venv = sdk.install_python()
+    if venv:
         out += [("python", [venv, "worker.py"], sdk.WORK)]
     else:
         missing += 1
-    sources = sdk.open_text(os.path.join(HERE, "go", "worker", "main.go")) + sdk.open_text(os.path.join(HERE, "go", "go.sum"))
-    if sdk.install_go("go", "go-worker.stamp", sources, ["-o", "serve", "./worker"]):
-        out += [("go", [os.path.join(sdk.WORK, "go", "serve")], sdk.WORK)]
+    go = sdk.install_go("go", "go-worker.stamp", "worker/main.go", "serve", "./worker")
+    if go:
+        out += [("go", [go], sdk.WORK)]
     else:
         missing += 1
     wanted = [n for n in os.environ.get("MANGO_TEST_WORKERS", "").split(",") if n]

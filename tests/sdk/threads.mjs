@@ -3,6 +3,7 @@
 // MANGO_BASE_URL and MANGO_API_KEY name a server whose model is the scripted endpoint (tests/support/endpoint-script.h). One line per check, a count at
 // the end, status 1 when one failed.
 import assert from 'node:assert/strict';
+import { checks, collect } from './checks.mjs';
 
 const alias = process.argv[2] ?? 'sdk-1.14.0';
 const sdk = await import(alias);
@@ -10,24 +11,7 @@ const Anthropic = sdk.default;
 const client = new Anthropic({ baseURL: process.env.MANGO_BASE_URL, apiKey: process.env.MANGO_API_KEY });
 const { agents, environments, sessions } = client.beta;
 
-let passed = 0;
-let failed = 0;
-async function check(name, fn) {
-  try {
-    await fn();
-    passed++;
-    console.log(`ok - ${alias}: ${name}`);
-  } catch (err) {
-    failed++;
-    console.log(`not ok - ${alias}: ${name}\n  ${String(err?.stack ?? err).replaceAll('\n', '\n  ')}`);
-  }
-}
-
-async function collect(page) {
-  const all = [];
-  for await (const item of page) all.push(item);
-  return all;
-}
+const { check, finish } = checks(alias);
 
 const fake = (...lines) => ['#fake', ...lines].join('\n');
 const say = (t) => ({ type: 'user.message', content: [{ type: 'text', text: t }] });
@@ -188,5 +172,4 @@ await check('interrupts: one thread, then all; archive', async () => {
   assert.ok(archived.archived_at);
 });
 
-console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+finish();

@@ -2,6 +2,7 @@
 //   node typescript.mjs SDK-ALIAS        (an alias of package.json: sdk-1.14.0, sdk-1.2.0, sdk-0.130.0, sdk-0.120.0)
 // MANGO_BASE_URL and MANGO_API_KEY name the server. One line per check, a count at the end, status 1 when one failed.
 import assert from 'node:assert/strict';
+import { checks, collect } from './checks.mjs';
 
 const alias = process.argv[2] ?? 'sdk-1.14.0';
 const sdk = await import(alias);
@@ -11,27 +12,7 @@ const apiKey = process.env.MANGO_API_KEY;
 const client = new Anthropic({ baseURL, apiKey });
 const { agents, environments, sessions } = client.beta;
 
-let passed = 0;
-let failed = 0;
-async function check(name, fn) {
-  try {
-    await fn();
-    passed++;
-    console.log(`ok - ${alias}: ${name}`);
-  } catch (err) {
-    failed++;
-    console.log(`not ok - ${alias}: ${name}\n  ${String(err?.stack ?? err).replaceAll('\n', '\n  ')}`);
-  }
-}
-
-async function collect(page, max = 1000) {
-  const all = [];
-  for await (const item of page) {
-    all.push(item);
-    if (all.length >= max) break;
-  }
-  return all;
-}
+const { check, finish } = checks(alias);
 
 const toolset = { type: 'agent_toolset_20260401' };
 const text = (t) => ({ type: 'user.message', content: [{ type: 'text', text: t }] });
@@ -95,14 +76,14 @@ await check('agent: retrieve, update, versions', async () => {
 await check('agent: list pages through all', async () => {
   const made = [];
   for (let i = 0; i < 5; i++) made.push((await agents.create({ name: `page ${i}`, model: 'm' })).id);
-  const all = await collect(agents.list({ limit: 2 }), 10000);
+  const all = await collect(agents.list({ limit: 2 }));
   const ids = all.map((a) => a.id);
   assert.equal(new Set(ids).size, ids.length);
   for (const id of made) assert.ok(ids.includes(id));
   for (const id of made) assert.ok((await agents.archive(id)).archived_at);
-  const live = (await collect(agents.list({ limit: 100 }), 10000)).map((a) => a.id);
+  const live = (await collect(agents.list({ limit: 100 }))).map((a) => a.id);
   for (const id of made) assert.ok(!live.includes(id));
-  const archived = (await collect(agents.list({ limit: 100, include_archived: true }), 10000)).map((a) => a.id);
+  const archived = (await collect(agents.list({ limit: 100, include_archived: true }))).map((a) => a.id);
   for (const id of made) assert.ok(archived.includes(id));
 });
 
@@ -117,7 +98,7 @@ await check('environment: create, retrieve, update, list', async () => {
   environment = await environments.update(environment.id, { description: 'for the sdk test', metadata: { a: 'b' } });
   assert.equal(environment.description, 'for the sdk test');
   assert.deepEqual(environment.metadata, { a: 'b' });
-  const ids = (await collect(environments.list({ limit: 3 }), 10000)).map((e) => e.id);
+  const ids = (await collect(environments.list({ limit: 3 }))).map((e) => e.id);
   assert.ok(ids.includes(environment.id));
 });
 
@@ -164,13 +145,13 @@ await check('session: a message makes the model run bash, and the stream shows a
 });
 
 await check('events: list in both orders equals what was streamed, by pages of any size', async () => {
-  const all = await collect(sessions.events.list(session.id), 10000);
-  const small = await collect(sessions.events.list(session.id, { limit: 2 }), 10000);
+  const all = await collect(sessions.events.list(session.id));
+  const small = await collect(sessions.events.list(session.id, { limit: 2 }));
   assert.deepEqual(
     small.map((e) => e.id),
     all.map((e) => e.id),
   );
-  const back = await collect(sessions.events.list(session.id, { limit: 3, order: 'desc' }), 10000);
+  const back = await collect(sessions.events.list(session.id, { limit: 3, order: 'desc' }));
   assert.deepEqual(
     back.map((e) => e.id),
     all.map((e) => e.id).reverse(),
@@ -240,16 +221,16 @@ await check('session: update writes one session.updated with what changed', asyn
 await check('session: list filters and pages', async () => {
   const ids = [];
   for (let i = 0; i < 4; i++) ids.push((await sessions.create({ agent: agent.id, environment_id: environment.id, title: `n${i}` })).id);
-  const mine = await collect(sessions.list({ agent_id: agent.id, limit: 2 }), 10000);
+  const mine = await collect(sessions.list({ agent_id: agent.id, limit: 2 }));
   for (const id of ids) assert.ok(mine.some((s) => s.id === id));
-  const asc = await collect(sessions.list({ agent_id: agent.id, order: 'asc', limit: 100 }), 10000);
+  const asc = await collect(sessions.list({ agent_id: agent.id, order: 'asc', limit: 100 }));
   assert.deepEqual(
     asc.map((s) => s.id),
     mine.map((s) => s.id).reverse(),
   );
-  const idle = await collect(sessions.list({ agent_id: agent.id, statuses: ['idle'] }), 10000);
+  const idle = await collect(sessions.list({ agent_id: agent.id, statuses: ['idle'] }));
   assert.ok(idle.length >= 4);
-  const none = await collect(sessions.list({ agent_id: agent.id, statuses: ['terminated'] }), 10000);
+  const none = await collect(sessions.list({ agent_id: agent.id, statuses: ['terminated'] }));
   assert.equal(none.length, 0);
   const future = await collect(sessions.list({ 'created_at[gte]': '2099-01-01T00:00:00Z' }));
   assert.equal(future.length, 0);
@@ -379,5 +360,4 @@ await check('cleanup', async () => {
   await refused(sdk.BadRequestError, 400, 'invalid_request_error', () => sessions.create({ agent: agent.id, environment_id: environment.id }));
 });
 
-console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+finish();

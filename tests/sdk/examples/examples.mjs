@@ -7,6 +7,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { checks } from './checks.mjs';
 
 const alias = process.argv[2] ?? 'sdk-1.14.0';
 const { default: Anthropic } = await import(alias);
@@ -15,18 +16,7 @@ const { betaZodTool } = await import(`${alias}/helpers/beta/zod`);
 const { betaAgentToolset20260401, setupSkills } = await import(`${alias}/tools/agent-toolset/node`);
 const client = new Anthropic();
 
-let passed = 0;
-let failed = 0;
-async function example(name, fn) {
-  try {
-    await fn();
-    passed++;
-    console.log(`ok - ${alias}: ${name}`);
-  } catch (err) {
-    failed++;
-    console.log(`not ok - ${alias}: ${name}\n  ${String(err?.stack ?? err).replaceAll('\n', '\n  ')}`);
-  }
-}
+const { check: example, finish } = checks(alias);
 
 const script = (...lines) => ['#fake', ...lines].join('\n');
 const say = (sessionID, text) =>
@@ -251,5 +241,4 @@ await example('outcomes: the work is judged by the rubric, revised, and judged a
   assert.deepEqual([evaluation.result, evaluation.explanation], ['satisfied', 'Now it fits.']);
 });
 
-console.log(`${passed} passed, ${failed} failed`);
-process.exit(failed ? 1 : 0);
+finish();
