@@ -16,11 +16,11 @@ import re
 import socket
 import sys
 import threading
-import time
 import urllib.parse
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from api import Client  # noqa: E402
+from harness import wait_for  # noqa: E402
 
 CASES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "fixtures", "bad-requests.json")
 TIMEOUT_S = 60
@@ -299,10 +299,9 @@ def check_leaks(server, cases):
     for _ in range(2):
         run_table(server, cases)
         abandon(server)
-    deadline = time.monotonic() + 20
-    while server.descriptors() > descriptors and time.monotonic() < deadline:
-        time.sleep(0.1)
-    if server.descriptors() > descriptors:
+    try:
+        wait_for("the descriptors are closed", lambda: server.descriptors() <= descriptors, 20, every=0.1)
+    except AssertionError:
         out.append(f"descriptors: {descriptors} before, {server.descriptors()} after")
     grown = server.memory() - memory
     with open(f"/proc/{server.pid}/maps", encoding="utf-8") as f:

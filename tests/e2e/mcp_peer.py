@@ -180,7 +180,7 @@ class Handler(BaseHTTPRequestHandler):
     def call_progress(self, _peer, ident, params):
         self.stream()
         for i in range(6):
-            time.sleep(0.25)
+            time.sleep(0.25)  # the call's own slowness: each pause is below the server's limit, all together are above it
             self.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": params["_meta"]["progressToken"], "progress": i}})
         self.event({"jsonrpc": "2.0", "id": ident, "result": text("made it")})
 

@@ -7,6 +7,7 @@ import random
 import re
 import secrets
 import selectors
+import signal
 import socket
 import subprocess
 import threading
@@ -14,7 +15,8 @@ import time
 import unittest
 import urllib.parse
 
-from harness import Database, Mangod
+from api import ApiError
+from harness import STOP_S, Database, Mangod
 from ws import Closed, WebSocket
 
 SMALL_POOL = {"MANGO_REQUEST_THREADS": "4", "MANGO_ENGINE_THREADS": "4"}
@@ -87,6 +89,56 @@ def fill(db, session_id, n, size):
 
 def ids_of(client, session_id):
     return [e["id"] for e in client.events(session_id)]
+
+
+# ---- crashes ----
+
+
+def killed(mangod, point, act, timeout=STOP_S):
+    """act() ends the server at a hook; it is there again afterwards, without hooks."""
+    try:
+        act()
+    except (OSError, ApiError):
+        pass  # the answer was lost with the process
+    status = mangod.process.wait(timeout)
+    assert status == -signal.SIGKILL, f"{point} was never passed: the server ended with status {status}"
+    mangod.process.end()
+    mangod.hooks = None
+    mangod.start()
+
+
+def add_boundaries(case, points):
+    """A test of the class for each (hook, how many times it is passed until the kill): case.one_boundary does it."""
+
+    def add(point, nth):
+        def test(self):
+            self.one_boundary(point, nth)
+
+        test.__name__ = f"test_kill_at_{point.replace('.', '_')}_{nth}"
+        setattr(case, test.__name__, test)
+
+    for point, nth in points:
+        add(point, nth)
+
+
+def words_of(path):
+    """What commands wrote into a file so far."""
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as f:
+        return f.read().split()
+
+
+def processes():
+    """The command lines of all processes of this machine, one a line."""
+    out = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                out.append(f.read().replace(b"\0", b" ").decode(errors="replace"))
+        except OSError:
+            pass  # ended in between
+    return "\n".join(out)
 
 
 # ---- readers ----

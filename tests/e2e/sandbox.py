@@ -1,17 +1,52 @@
 """Drives a sandbox plugin directly: tests/support/drive-sandbox.c."""
+import http.server
 import json
 import os
 import secrets
 import subprocess
 import threading
 
-from harness import BUILD, wait_for
+from harness import BUILD
 
 OK, ERETRY, EGONE, EDENIED, EQUOTA, EINVALID, ECANCELED, ETIMEOUT, EINTERNAL, ENOENT, EUNSUPPORTED = 0, -1, -2, -3, -4, -5, -6, -7, -8, -9, -10
 
 
 def label():
     return secrets.token_hex(16)
+
+
+def command_lines():
+    """(id, words) of each process of this machine but this one; sandboxes are no secret to their host."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                words = f.read().decode(errors="replace").split("\0")
+        except OSError:
+            continue  # ended in between
+        if int(pid) != os.getpid():
+            yield int(pid), words
+
+
+def host_processes(marker):
+    """Ids of processes with the marker anywhere in their command line."""
+    return [pid for pid, words in command_lines() if any(marker in w for w in words)]
+
+
+def host_words(marker):
+    """Ids of processes with the marker as a word of their command line."""
+    return [pid for pid, words in command_lines() if marker in words]
+
+
+class Hello(http.server.BaseHTTPRequestHandler):
+    """A web server outside of the sandboxes."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"hello from outside\n")
+
+    def log_message(self, *_):
+        pass
 
 
 class Driver:
@@ -109,6 +144,3 @@ class Driver:
         self.thread.join(10)
         for f in (self.process.stdin, self.process.stdout, self.process.stderr):
             f.close()
-
-
-__all__ = ["Driver", "label", "wait_for"]

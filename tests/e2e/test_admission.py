@@ -1,10 +1,9 @@
 """How client events enter a session: semantics AD1 to AD16, one test a statement (docs/semantics.md)."""
 import threading
-import unittest
 
 from api import ApiError
 from harness import main, wait_for
-from turns import CUSTOM, IDLE, TurnCase, calls, confirmation, custom_result, fake, interrupt, message, of, reason, shown, system, text, tool_result, types
+from turns import IDLE, TurnCase, calls, confirmation, custom_result, fake, interrupt, message, of, reason, shown, system, text, tool_result, types
 
 
 class Admission(TurnCase):

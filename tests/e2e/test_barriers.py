@@ -1,6 +1,5 @@
 """Calls that wait for a client: semantics PA1 to PA11, one test a statement (docs/semantics.md). Field case 10 (several gates) is in test_model_turns.py, cases 1
 to 4 are in tests/store/test-turn.c too."""
-import unittest
 
 from harness import main
 from turns import CUSTOM, IDLE, TurnCase, answered, calls, confirmation, custom_result, fake, interrupt, message, of, reason, results, shown, text, tool_result, types

@@ -1,55 +1,30 @@
 """Budgets: what a session may cost, counted with the price list and kept at each model request (field case 86, semantics UP4, AD15, TU4, BU1 to BU3)."""
-import unittest
+from harness import main, wait_for
+from turns import IDLE, TOOLSET, TurnCase, confirmation, custom_result, fake, interrupt, reason, types
 
-from api import ApiError
-from harness import FakeModel, Mangod, main, wait_for
-
-IDLE = "session.status_idle"
 MODEL = "claude-haiku-4-5"  # of conf/prices.conf: a dollar for a million tokens in, five out
 ECHO = 'tool bash {"command":"echo ran >> ran"}'
-
-
-def fake(*lines):
-    return "#fake\n" + "\n".join(lines)
 
 
 def limit(cents):
     return {"type": "limit", "max_list_cost": {"amount": str(cents), "currency": "USD"}}
 
 
-def types(events):
-    return [e["type"] for e in events]
-
-
-class Budgets(unittest.TestCase):
+class Budgets(TurnCase):
     @classmethod
     def setUpClass(cls):
-        cls.model = FakeModel()
-        cls.model.__enter__()
-        cls.addClassCleanup(cls.model.__exit__)
-        cls.server = Mangod(model_url=cls.model.url)
-        cls.server.__enter__()
-        cls.addClassCleanup(cls.server.__exit__, None, None, None)
-        cls.client = cls.server.client
+        super().setUpClass()
         cls.environment = cls.client.post("/v1/environments", {"name": "budgets", "config": {"type": "cloud"}})["id"]
         cls.agent = cls.new_agent(MODEL)
 
-    def tearDown(self):
-        self.assertEqual(self.model.refused(), 0, "the endpoint had to refuse a request")
-
     @classmethod
     def new_agent(cls, model, policy="always_allow"):
-        tools = [{"type": "agent_toolset_20260401", "default_config": {"permission_policy": {"type": policy}}},
+        tools = [{**TOOLSET, "default_config": {"permission_policy": {"type": policy}}},
                  {"type": "custom", "name": "ask", "description": "asks", "input_schema": {"type": "object"}}]
         return cls.client.post("/v1/agents", {"name": "budgets", "model": model, "tools": tools})["id"]
 
     def new(self, agent=None, **session):
-        return self.client.post("/v1/sessions", {"agent": agent or self.agent, "environment_id": self.environment, **session})
-
-    def turn(self, sid, text):
-        with self.client.stream(sid) as stream:
-            self.client.say(sid, text)
-            return stream.until(IDLE, "session.status_terminated")
+        return self.client.post("/v1/sessions", {"agent": agent or self.agent, "environment_id": self.environment, **session})["id"]
 
     def session(self, sid):
         return self.client.get(f"/v1/sessions/{sid}")
@@ -57,15 +32,15 @@ class Budgets(unittest.TestCase):
     def update(self, sid, budget):
         return self.client.post(f"/v1/sessions/{sid}", {"budget": budget})
 
-    def refused(self, status, words, call, *args):
-        with self.assertRaises(ApiError) as e:
-            call(*args)
-        self.assertEqual(e.exception.status, status)
-        self.assertIn(words, str(e.exception))
+    def raised(self, sid, budget):
+        """The events from the change of the budget to the end of the turn that it resumes."""
+        with self.client.stream(sid) as stream:
+            self.assertEqual(self.update(sid, budget)["budget"], budget)
+            return stream.until(IDLE)
 
     def used_up(self, *more):
         """A session of 2 cents whose first request, with a tool call, costs 3."""
-        sid = self.new(budget=limit(2))["id"]
+        sid = self.new(budget=limit(2))
         return sid, self.turn(sid, fake("usage 30000 0", ECHO, "---", "text done", *more))
 
     def test_case_86_a_turn_that_crosses_the_budget_ends_at_the_next_request(self):
@@ -82,77 +57,64 @@ class Budgets(unittest.TestCase):
 
     def test_case_86_only_answers_and_interrupts_are_taken_and_a_higher_budget_resumes(self):
         sid, _ = self.used_up()
-        self.refused(400, "only user.interrupt, user.tool_confirmation", self.client.say, sid, "hello")
+        self.rejected(400, "only user.interrupt, user.tool_confirmation", self.client.say, sid, "hello")
         before = len(self.client.events(sid))
-        self.client.post(f"/v1/sessions/{sid}/events", {"events": [{"type": "user.interrupt"}]})
+        self.send(sid, interrupt())
         self.assertEqual(types(self.client.events(sid))[before:], ["user.interrupt"], "an interrupt has no effect")
-        self.refused(400, "budget_not_raised", self.update, sid, limit(3))
-        self.refused(400, "budget_not_raised", self.update, sid, limit(1))
-        with self.client.stream(sid) as stream:
-            self.assertEqual(self.update(sid, limit(4))["budget"], limit(4))
-            events = stream.until(IDLE)
+        self.rejected(400, "budget_not_raised", self.update, sid, limit(3))
+        self.rejected(400, "budget_not_raised", self.update, sid, limit(1))
+        events = self.raised(sid, limit(4))
         self.assertEqual(types(events)[:2], ["session.updated", "session.status_running"])
         self.assertEqual(events[0]["budget"], limit(4))
-        self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
+        self.assertEqual(reason(events[-1]), "end_turn")
         self.assertEqual([e["content"][0]["text"] for e in events if e["type"] == "agent.message"], ["done"])
 
     def test_case_86_null_removes_the_budget_for_good_and_resumes(self):
         sid, _ = self.used_up()
-        with self.client.stream(sid) as stream:
-            self.assertIsNone(self.update(sid, None)["budget"])
-            events = stream.until(IDLE)
+        events = self.raised(sid, None)
         self.assertIsNone(events[0]["budget"])
-        self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
-        self.refused(400, "budget_create_only", self.update, sid, limit(100))
+        self.assertEqual(reason(events[-1]), "end_turn")
+        self.rejected(400, "budget_create_only", self.update, sid, limit(100))
         self.assertIsNone(self.update(sid, None)["budget"], "null where there is none changes nothing")
 
     def test_case_86_a_budget_cannot_be_added_later(self):
-        sid = self.new()["id"]
-        self.refused(400, "budget_create_only", self.update, sid, limit(100))
+        sid = self.new()
+        self.rejected(400, "budget_create_only", self.update, sid, limit(100))
         self.assertIsNone(self.session(sid)["budget"])
 
     def test_case_86_answers_are_taken_and_the_turn_then_waits(self):
-        sid = self.new(budget=limit(2))["id"]
+        sid = self.new(budget=limit(2))
         events = self.turn(sid, fake("usage 30000 0", "tool ask {}", "---", "text done"))
-        self.assertEqual(events[-1]["stop_reason"]["type"], "requires_action", "what the client must do comes first")
-        answer = {"type": "user.custom_tool_result", "custom_tool_use_id": events[-1]["stop_reason"]["event_ids"][0],
-                  "content": [{"type": "text", "text": "yes"}]}
-        with self.client.stream(sid) as stream:
-            self.client.post(f"/v1/sessions/{sid}/events", {"events": [answer]})
-            events = stream.until(IDLE)
+        self.assertEqual(reason(events[-1]), "requires_action", "what the client must do comes first")
+        events = self.until(sid, custom_result(events[-1]["stop_reason"]["event_ids"][0], "yes"))
         self.assertEqual(types(events)[-2:], ["session.usage", IDLE])
-        self.assertEqual(events[-1]["stop_reason"]["type"], "budget_reached")
-        with self.client.stream(sid) as stream:
-            self.update(sid, limit(50))
-            self.assertEqual(stream.until(IDLE)[-1]["stop_reason"]["type"], "end_turn")
+        self.assertEqual(reason(events[-1]), "budget_reached")
+        self.assertEqual(reason(self.raised(sid, limit(50))[-1]), "end_turn")
 
     def test_case_86_confirmations_are_taken_and_the_tool_runs(self):
-        sid = self.new(self.new_agent(MODEL, "always_ask"), budget=limit(2))["id"]
+        sid = self.new(self.new_agent(MODEL, "always_ask"), budget=limit(2))
         events = self.turn(sid, fake("usage 30000 0", ECHO, "---", "text done"))
-        allow = {"type": "user.tool_confirmation", "tool_use_id": events[-1]["stop_reason"]["event_ids"][0], "result": "allow"}
-        with self.client.stream(sid) as stream:
-            self.client.post(f"/v1/sessions/{sid}/events", {"events": [allow]})
-            events = stream.until(IDLE)
+        events = self.until(sid, confirmation(events[-1]["stop_reason"]["event_ids"][0]))
         self.assertIn("agent.tool_result", types(events))
-        self.assertEqual(events[-1]["stop_reason"]["type"], "budget_reached")
+        self.assertEqual(reason(events[-1]), "budget_reached")
 
     def test_case_86_sums_are_exact_and_the_last_cent_counts(self):
-        sid = self.new(budget=limit(2))["id"]
-        self.assertEqual(self.turn(sid, fake("usage 19999 0", "text one"))[-1]["stop_reason"]["type"], "end_turn")
+        sid = self.new(budget=limit(2))
+        self.assertEqual(reason(self.turn(sid, fake("usage 19999 0", "text one"))[-1]), "end_turn")
         self.assertEqual(self.session(sid)["usage"]["list_cost"]["amount"], "1", "whole cents that are spent")
         events = self.turn(sid, fake("usage 1 0", "text two"))
-        self.assertEqual(events[-1]["stop_reason"]["type"], "budget_reached", "exactly two cents are two cents")
-        self.refused(400, "budget is used up", self.client.say, sid, "more")
+        self.assertEqual(reason(events[-1]), "budget_reached", "exactly two cents are two cents")
+        self.rejected(400, "budget is used up", self.client.say, sid, "more")
 
     def test_cache_prices_count(self):
-        sid = self.new(budget=limit(100))["id"]
+        sid = self.new(budget=limit(100))
         self.turn(sid, fake("usage 0 0 1000000 80000", "text one"))  # 10 cents read, 10 cents written
         self.assertEqual(self.session(sid)["usage"]["list_cost"]["amount"], "20")
 
     def test_a_model_without_a_price_cannot_have_a_budget_and_shows_no_cost(self):
         agent = self.new_agent("mango-unpriced")
-        self.refused(400, "model_not_budgetable", lambda: self.new(agent, budget=limit(2)))
-        sid = self.new(agent)["id"]
+        self.rejected(400, "model_not_budgetable", lambda: self.new(agent, budget=limit(2)))
+        sid = self.new(agent)
         self.assertEqual(self.session(sid)["usage"]["list_cost"], {"amount": "0", "currency": "USD"})
         self.turn(sid, fake("usage 10 1", "text one"))
         self.assertIsNone(self.session(sid)["usage"]["list_cost"])
@@ -162,15 +124,13 @@ class Budgets(unittest.TestCase):
         self.server.kill()
         self.server.restart()
         self.assertEqual(self.session(sid)["status"], "idle")
-        with self.client.stream(sid) as stream:
-            self.update(sid, limit(50))
-            self.assertEqual(stream.until(IDLE)[-1]["stop_reason"]["type"], "end_turn")
+        self.assertEqual(reason(self.raised(sid, limit(50))[-1]), "end_turn")
 
     def test_a_paused_session_can_be_archived_and_deleted(self):
         sid, _ = self.used_up()
         self.client.post(f"/v1/sessions/{sid}/archive", {})
         self.assertEqual(self.session(sid)["status"], "terminated")
-        self.refused(409, "archived", self.update, sid, limit(50))
+        self.rejected(409, "archived", self.update, sid, limit(50))
         sid, _ = self.used_up()
         self.client.delete(f"/v1/sessions/{sid}")
         wait_for("the row is gone", lambda: not self.server.database.query(f"SELECT id FROM sessions WHERE id = '{sid}'"))
@@ -190,7 +150,7 @@ class Budgets(unittest.TestCase):
             ({"type": "limit", "max_list_cost": {"amount": "5", "currency": "USD"}, "x": 1}, "budget.x"),
         ):
             with self.subTest(budget):
-                self.refused(400, words, lambda: self.new(budget=budget))
+                self.rejected(400, words, lambda: self.new(budget=budget))
 
 
 if __name__ == "__main__":

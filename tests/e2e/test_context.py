@@ -1,37 +1,38 @@
 """The context of a long session: it never outgrows the model's window, it keeps what was said, and the endpoint's cache keeps working."""
 import base64
+import contextlib
 import os
 import re
 import struct
 import unittest
 
 from harness import FakeModel, Mangod, main, wait_for
-from test_model_turns import IDLE, fake, of
+from turns import IDLE, TOOLSET, fake, message, of, tool_result, turn
 
 WINDOW = 32000
 TURNS = int(os.environ.get("MANGO_TEST_CONTEXT_TURNS") or 400)
 
 
 class Context(unittest.TestCase):
-    def turn(self, client, sid, text, timeout=30):
-        with client.stream(sid, timeout=timeout) as stream:
-            client.say(sid, text)
-            return stream.until(IDLE, "session.status_terminated")
+    def turn(self, client, sid, words):
+        return turn(client, sid, message(words))
 
-    def server(self, window=WINDOW, **env):
-        model = FakeModel("--window", window, record=False)
-        model.__enter__()
-        self.addCleanup(model.__exit__)
-        server = Mangod(model_url=model.url, env={"MANGO_MODEL_WINDOW": str(WINDOW), "MANGO_NODE_TTL": "2s", **env})
-        server.__enter__()
-        self.addCleanup(server.__exit__, None, None, None)
-        return model, server
+    @contextlib.contextmanager
+    def server(self, *options, record=True, **env):
+        """A server of the test's own, since it learns of windows, and its endpoint, which must never have to refuse a request."""
+        with FakeModel(*options, record=record) as model, Mangod(model_url=model.url, env=env) as server:
+            yield model, server
+            self.assertEqual(model.refused(), 0, "the endpoint had to refuse a request")
+
+    def windowed(self, window=WINDOW):
+        """The same for many turns: the endpoint has a window and keeps no requests."""
+        return self.enterContext(self.server("--window", window, record=False, MANGO_MODEL_WINDOW=str(WINDOW), MANGO_NODE_TTL="2s"))
 
     def answer(self, events):
         return of(events, "agent.message")[-1]["content"][0]["text"]
 
     def test_400_turns_with_tools_stay_in_the_window_and_keep_their_facts(self):
-        model, server = self.server()
+        model, server = self.windowed()
         client = server.client
         sid = client.new_session()["id"]
         self.turn(client, sid, "FACT harbour=Valdez-17 and FACT cargo=tin-4711\n" + fake("text noted"))
@@ -46,7 +47,6 @@ class Context(unittest.TestCase):
         self.assertEqual(self.answer(self.turn(client, sid, fake("recall cargo"))), "cargo=tin-4711")
         stats = model.stats()
         self.assertGreaterEqual(compacted, TURNS // 60)
-        self.assertEqual(stats["refused"], 0)
         self.assertEqual(stats["too_long"], 0)
         self.assertLessEqual(stats["largest"], WINDOW)
         read = stats["input"] + stats["cache_read"] + stats["cache_made"]
@@ -64,7 +64,7 @@ class Context(unittest.TestCase):
         return events
 
     def test_case_83_a_refusal_at_60_percent_of_the_window_compacts_once_and_bounds_what_follows(self):
-        model, server = self.server(window=19000)
+        model, server = self.windowed(19000)
         client = server.client
         sid = client.new_session(tools=False)["id"]
         self.turn(client, sid, "FACT quay=north-9\n" + fake("text noted"))
@@ -81,7 +81,7 @@ class Context(unittest.TestCase):
         self.assertEqual(self.answer(self.turn(client, sid, fake("recall quay"))), "quay=north-9")
 
     def test_case_83_still_too_long_ends_the_turn_with_an_error_and_the_session_goes_on(self):
-        with FakeModel() as model, Mangod(model_url=model.url) as server:
+        with self.server() as (model, server):
             client = server.client
             sid = client.new_session(tools=False)["id"]
             self.turn(client, sid, fake("text one"))
@@ -94,10 +94,9 @@ class Context(unittest.TestCase):
             self.assertEqual(events[-1]["stop_reason"]["type"], "retries_exhausted")
             events = self.turn(client, sid, fake("text three"))
             self.assertEqual(self.answer(events), "three")
-            self.assertEqual(model.refused(), 0)
 
     def test_a_summary_that_is_refused_as_too_long_is_replaced_by_an_extract(self):
-        with FakeModel() as model, Mangod(model_url=model.url) as server:
+        with self.server() as (model, server):
             client = server.client
             sid = client.new_session(tools=False)["id"]
             self.turn(client, sid, "the password is swordfish")
@@ -110,7 +109,7 @@ class Context(unittest.TestCase):
             self.assertIn("swordfish", first)
 
     def test_a_window_that_is_full_in_mid_answer_is_compacted_and_the_answer_continued(self):
-        with FakeModel() as model, Mangod(model_url=model.url) as server:
+        with self.server() as (model, server):
             client = server.client
             sid = client.new_session(tools=False)["id"]
             self.turn(client, sid, fake("text one"))
@@ -120,7 +119,6 @@ class Context(unittest.TestCase):
             self.assertEqual([m["content"][0]["text"] for m in of(events, "agent.message")], ["half an", "answer"])
             self.assertEqual(len(of(events, "agent.thread_context_compacted")), 1)
             self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
-            self.assertEqual(model.refused(), 0)
 
     def test_a_summary_survives_a_crash_before_its_commit_and_is_made_once(self):
         for side in ("before", "after"):
@@ -144,12 +142,11 @@ class Context(unittest.TestCase):
                     events = client.events(sid)
                     self.assertEqual(len(of(events, "agent.thread_context_compacted")), 1)
                     self.assertEqual(len(of(events, "agent.message")), said)
-                    self.assertEqual(model.refused(), 0)
-
+        
     # ---- long results ----
 
     def test_a_result_that_is_too_long_is_kept_as_a_file_and_shown_by_its_ends(self):
-        with FakeModel() as model, Mangod(model_url=model.url, env={"MANGO_MODEL_WINDOW": str(WINDOW)}) as server:
+        with self.server(MANGO_MODEL_WINDOW=str(WINDOW)) as (model, server):
             client = server.client
             sid = client.new_session()["id"]
             events = self.turn(client, sid, fake('tool bash {"command":"seq 1 12000"}', "---", "text ok"))
@@ -162,10 +159,9 @@ class Context(unittest.TestCase):
             call = 'tool bash {"command":"seq 1 12000 > big.txt"}'
             events = self.turn(client, sid, fake(call, "---", 'tool read {"file_path":"big.txt"}', "---", "text ok"))
             self.assertIn("view_range", of(events, "agent.tool_result")[1]["content"][0]["text"])
-            self.assertEqual(model.refused(), 0)
 
     def test_a_clients_result_is_bounded_with_a_notice_and_its_event_is_whole(self):
-        with FakeModel() as model, Mangod(model_url=model.url, env={"MANGO_MODEL_WINDOW": str(WINDOW)}) as server:
+        with self.server(MANGO_MODEL_WINDOW=str(WINDOW)) as (model, server):
             client = server.client
             sid = self.self_hosted(client)
             self.client_result(client, sid, [{"type": "text", "text": "a" * 90000 + "END"}, {"type": "text", "text": "b" * 90000}])
@@ -176,7 +172,7 @@ class Context(unittest.TestCase):
             self.assertEqual(len(of(client.events(sid), "user.tool_result")[0]["content"][0]["text"]), 90003)
 
     def test_case_82_an_image_that_would_poison_the_transcript_becomes_a_note(self):
-        with FakeModel() as model, Mangod(model_url=model.url) as server:
+        with self.server() as (model, server):
             client = server.client
             sid = self.self_hosted(client)
             huge = struct.pack(">8sI4sII5B", b"\x89PNG\r\n\x1a\n", 13, b"IHDR", 100000, 100000, 8, 6, 0, 0, 0) + b"\0" * 64
@@ -188,10 +184,9 @@ class Context(unittest.TestCase):
             shown = model.requests()[-1]["body"]["messages"][-1]["content"][0]["content"]
             self.assertEqual([b["type"] for b in shown], ["text"] * 3)
             self.assertIn("100000 x 100000", shown[0]["text"])
-            self.assertEqual(model.refused(), 0)
 
     def self_hosted(self, client):
-        agent = client.post("/v1/agents", {"name": "a", "model": "m", "tools": [{"type": "agent_toolset_20260401"}]})["id"]
+        agent = client.post("/v1/agents", {"name": "a", "model": "m", "tools": [TOOLSET]})["id"]
         env = client.post("/v1/environments", {"name": "s", "config": {"type": "self_hosted"}})["id"]
         return client.post("/v1/sessions", {"agent": agent, "environment_id": env})["id"]
 
@@ -199,23 +194,21 @@ class Context(unittest.TestCase):
         with client.stream(sid) as stream:
             client.say(sid, fake('tool bash {"command":"x"}', "---", "text ok"))
             call = stream.until("agent.tool_use")[-1]["id"]
-            client.post(f"/v1/sessions/{sid}/events", {"events": [{"type": "user.tool_result", "tool_use_id": call, "content": content}]})
+            client.post(f"/v1/sessions/{sid}/events", {"events": [{**tool_result(call), "content": content}]})
             return stream.until(IDLE)
 
     # ---- poison ----
 
     def test_case_82_a_block_that_the_endpoint_refuses_is_replaced_and_the_session_goes_on(self):
-        with FakeModel() as model, Mangod(model_url=model.url) as server:
+        with self.server() as (model, server):
             client = server.client
             sid = client.new_session(tools=False)["id"]
             image = {"type": "image", "source": {"type": "url", "url": "https://example.com/gone.png"}}
             self.turn(client, sid, fake("text one"))
             refusal = "status 400 messages.2.content.1.image.source.url: could not be fetched"
             model.client.post("/script", {"responses": [refusal, "text fine"]})
-            with client.stream(sid) as stream:
-                content = [{"type": "text", "text": "look"}, image, {"type": "text", "text": "please"}]
-                client.post(f"/v1/sessions/{sid}/events", {"events": [{"type": "user.message", "content": content}]})
-                events = stream.until(IDLE, "session.status_terminated")
+            content = [{"type": "text", "text": "look"}, image, {"type": "text", "text": "please"}]
+            events = turn(client, sid, {"type": "user.message", "content": content})
             self.assertEqual(self.answer(events), "fine")
             error = of(events, "session.error")[0]["error"]
             self.assertEqual(error["retry_status"]["type"], "retrying")
@@ -228,7 +221,7 @@ class Context(unittest.TestCase):
             self.assertIn("gone.png", stored, "the transcript is as it was")
 
     def test_a_note_that_is_refused_too_ends_the_turn_as_any_permanent_failure(self):
-        with FakeModel() as model, Mangod(model_url=model.url) as server:
+        with self.server() as (model, server):
             sid = server.client.new_session(tools=False)["id"]
             model.client.post("/script", {"responses": ["status 400 messages.0.content.0: no"] * 3})
             events = self.turn(server.client, sid, "hello")

@@ -4,11 +4,10 @@ reordered, and the tool's effect happens once at most.
 The turn runs one tool, so it passes these commits (docs/architecture.md lists the hook names): admission, turn.response (the call), turn.call_started,
 turn.call_completed, turn.response (the text). Each is hit before and after the COMMIT."""
 import os
-import signal
 import unittest
 
-from api import ApiError
 from harness import Database, Mangod, main, wait_for
+from rig import add_boundaries, killed, words_of
 
 TTL = "2s"
 POINTS = [
@@ -32,13 +31,6 @@ def idle_at_last(client, session_id):
     if last and last["type"] == "session.status_idle" and last["stop_reason"]["type"] in ENDS:
         return events
     return None
-
-
-def read_words(path):
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as f:
-        return f.read().split()
 
 
 class CrashBoundaries(unittest.TestCase):
@@ -65,21 +57,14 @@ class CrashBoundaries(unittest.TestCase):
             session = m.client.new_session()
             before = m.client.events(session["id"])
             m.restart(hooks=f"{point}=kill:{nth}")
-            try:
-                m.client.say(session["id"], f"run: echo once >> {effects}")
-            except (OSError, ApiError):
-                pass  # the answer was lost with the process
-            self.assertEqual(m.process.wait(), -signal.SIGKILL, f"{point} was never passed")
-            m.process.end()
-            m.hooks = None
-            m.start()
+            killed(m, point, lambda: m.client.say(session["id"], f"run: echo once >> {effects}"))
             if not m.client.events(session["id"]):
                 self.assertEqual(point, "admission.before", "an accepted event is gone")
                 m.client.say(session["id"], f"run: echo once >> {effects}")
             events = wait_for("the turn ends after the restart", lambda: idle_at_last(m.client, session["id"]), timeout=40)
             self.assertEqual(before, [])
             self.check_log(events)
-            lines = read_words(effects)
+            lines = words_of(effects)
             self.assertLessEqual(len(lines), 1, "the command ran twice")
             result = next(e for e in events if e["type"] == "agent.tool_result")
             if not result.get("is_error"):
@@ -93,17 +78,7 @@ class CrashBoundaries(unittest.TestCase):
             )
 
 
-def add(point, nth):
-    def test(self):
-        self.one_boundary(point, nth)
-
-    name = f"test_kill_at_{point.replace('.', '_')}_{nth}"
-    test.__name__ = name
-    setattr(CrashBoundaries, name, test)
-
-
-for p, n in POINTS:
-    add(p, n)
+add_boundaries(CrashBoundaries, POINTS)
 
 if __name__ == "__main__":
     main()

@@ -13,20 +13,13 @@ from datetime import datetime, timezone
 
 from api import ApiError
 from harness import BUILD, FakeModel, Mangod, main, wait_for
-from rig import behind, http_ok, metrics, now, replicas
+from rig import behind, http_ok, metrics, now, processes, replicas
+from turns import of, shown
 
 with open(os.path.join(BUILD, "mangod"), "rb") as binary:
     THREAD_SANITIZER = b"libtsan" in binary.read()
 FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None)
 ACCEPT_S = 1.0  # any stop is accepted within that time
-
-
-def shown(event):
-    return "".join(b.get("text", "") for b in event["content"])
-
-
-def of(events, kind):
-    return [e for e in events if e["type"] == kind]
 
 
 def ended(client, sid, turns=1):
@@ -280,17 +273,6 @@ class Secrets(unittest.TestCase):
             for place, text in places.items():
                 for name, value in canary.items():
                     self.assertNotIn(value, text, f"the secret '{name}' is in {place}")
-
-
-def processes():
-    out = []
-    for path in glob.glob("/proc/[0-9]*/cmdline"):
-        try:
-            with open(path, "rb") as f:
-                out.append(f.read().replace(b"\0", b" ").decode(errors="replace"))
-        except OSError:
-            pass
-    return "\n".join(out)
 
 
 if __name__ == "__main__":

@@ -1,53 +1,31 @@
 """MCP toolsets: discovery, calls, permissions, results, and servers that hang, flood, lie or vanish (semantics MC1 to MC7; redirects and names are in
 tests/unit/test-mcp-client.c and test-mcp-result.c)."""
 import json
-import os
 import time
-import unittest
 
 from api import ApiError
-from harness import FakeModel, Mangod, main, wait_for
+from harness import Mangod, main, wait_for
 from mcp_peer import McpPeer
+from turns import IDLE, ModelCase, fake, message, of, turn
 
-IDLE = "session.status_idle"
 TIMEOUT_S = 1.0  # MANGO_MCP_TIMEOUT of these servers: a hanging one is given up after it
-
-
-def fake(*lines):
-    return "#fake\n" + "\n".join(lines)
 
 
 def call(tool, arguments=None):
     return f"tool mcp__peer__{tool} {json.dumps(arguments or {})}"
 
 
-def of(events, kind):
-    return [e for e in events if e["type"] == kind]
-
-
 def allow(**more):
     return {"enabled": True, "permission_policy": {"type": "always_allow"}, **more}
 
 
-class Mcp(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.model = FakeModel()
-        cls.model.__enter__()
-        cls.addClassCleanup(cls.model.__exit__)
-        env = {"MANGO_MCP_ALLOW_PRIVATE": "1", "MANGO_MCP_TIMEOUT": f"{int(TIMEOUT_S * 1000)}ms"}
-        cls.server = Mangod(model_url=cls.model.url, env=env)
-        cls.server.__enter__()
-        cls.addClassCleanup(cls.server.__exit__, None, None, None)
-        cls.client = cls.server.client
+class Mcp(ModelCase):
+    OPTIONS = {"env": {"MANGO_MCP_ALLOW_PRIVATE": "1", "MANGO_MCP_TIMEOUT": f"{int(TIMEOUT_S * 1000)}ms"}}
 
     def setUp(self):
         self.peer = McpPeer()
         self.peer.__enter__()
         self.addCleanup(self.peer.__exit__)
-
-    def tearDown(self):
-        self.assertEqual(self.model.refused(), 0, "the endpoint had to refuse a request")
 
     def agent(self, toolset=None, url=None, builtin=True, servers=None):
         tools = [{"type": "mcp_toolset", "mcp_server_name": "peer", **(toolset if toolset is not None else {"default_config": allow()})}]
@@ -60,15 +38,11 @@ class Mcp(unittest.TestCase):
         env = self.client.post("/v1/environments", {"name": f"e-{time.monotonic_ns()}", "config": {"type": environment}})["id"]
         return self.client.post("/v1/sessions", {"agent": agent_id, "environment_id": env})["id"]
 
-    def turn(self, session_id, text, timeout=40):
-        with self.client.stream(session_id, timeout=timeout) as stream:
-            self.client.say(session_id, text)
-            return stream.until(IDLE, "session.status_terminated")
+    def turn(self, session_id, words, timeout=40):
+        return self.send(session_id, message(words), timeout)
 
     def send(self, session_id, event, timeout=40):
-        with self.client.stream(session_id, timeout=timeout) as stream:
-            self.client.post(f"/v1/sessions/{session_id}/events", {"events": [event]})
-            return stream.until(IDLE)
+        return turn(self.client, session_id, event, timeout=timeout)
 
     def one(self, tool, arguments=None, session=None, **agent):
         """A call and its result event."""

@@ -6,7 +6,7 @@ import unittest
 from datetime import datetime
 
 from harness import FakeModel, Mangod, main, wait_for
-from test_model_turns import IDLE, fake, of
+from turns import IDLE, fake, of
 
 RETRIED, TERMINAL, EXHAUSTED = "retried", "terminal", "exhausted"
 REQUEST_FAILED, RATE, OVERLOADED, BILLING = "model_request_failed_error", "model_rate_limited_error", "model_overloaded_error", "billing_error"

@@ -1,14 +1,8 @@
 """Turns against a scripted Messages endpoint that checks each request as the real one does: failures, cut answers, the transcript's legality."""
 import os
-import unittest
 
 from harness import FakeModel, Mangod, main, wait_for
-
-IDLE = "session.status_idle"
-
-
-def fake(*lines):
-    return "#fake\n" + "\n".join(lines)
+from turns import IDLE, TOOLSET, TurnCase, confirmation, fake, interrupt, message, of, turn, types
 
 
 def unmarked(value):
@@ -18,49 +12,14 @@ def unmarked(value):
     return [unmarked(v) for v in value] if isinstance(value, list) else value
 
 
-def types(events):
-    return [e["type"] for e in events]
-
-
-def of(events, kind):
-    return [e for e in events if e["type"] == kind]
-
-
-class ModelTurns(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.model = FakeModel()
-        cls.model.__enter__()
-        cls.addClassCleanup(cls.model.__exit__)
-        cls.server = Mangod(model_url=cls.model.url)
-        cls.server.__enter__()
-        cls.addClassCleanup(cls.server.__exit__, None, None, None)
-        cls.client = cls.server.client
-
-    def tearDown(self):
-        self.assertEqual(self.model.refused(), 0, "the endpoint had to refuse a request")
-
-    def turn(self, session_id, text, ends=(IDLE, "session.status_terminated"), timeout=30):
-        """Sends and waits for the end of the turn; the events since."""
-        with self.client.stream(session_id, timeout=timeout) as stream:
-            self.client.say(session_id, text)
-            return stream.until(*ends)
-
+class ModelTurns(TurnCase):
     def file(self, name):
         return os.path.join(self.server.dir, name)
-
-    def new(self, **session):
-        return self.client.new_session(**session)["id"]
-
-    def assert_goes_on(self, session_id):
-        events = self.turn(session_id, "hello")
-        self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
-        self.assertTrue(of(events, "agent.message"))
 
     # ---- failures ----
 
     def failing(self, directive, error, retry_status, requests):
-        sid = self.new(tools=False)
+        sid = self.new()
         events = self.turn(sid, fake(directive, "text never"))
         errors = of(events, "session.error")
         self.assertEqual(errors[-1]["error"]["type"], error, errors)
@@ -74,7 +33,7 @@ class ModelTurns(unittest.TestCase):
             with self.subTest(directive):
                 sid, events = self.failing(directive, "model_request_failed_error", "terminal", 1)
                 self.assertEqual(events[-1]["type"], "session.status_terminated")
-                self.assertEqual(self.client.get(f"/v1/sessions/{sid}")["status"], "terminated")
+                self.assertEqual(self.status(sid), "terminated")
 
     def test_case_80_retryable_failures_are_tried_three_times_and_leave_the_session_usable(self):
         for directive, error in (
@@ -92,20 +51,20 @@ class ModelTurns(unittest.TestCase):
                 self.assert_goes_on(sid)
 
     def test_a_failure_that_passes_is_retried_and_the_turn_ends_well(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         events = self.turn(sid, fake("@2 status 529 full", "text There it is."))
         self.assertEqual([e["error"]["retry_status"]["type"] for e in of(events, "session.error")], ["retrying", "retrying"])
         self.assertEqual(of(events, "agent.message")[0]["content"][0]["text"], "There it is.")
         self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
 
     def test_a_stream_cut_in_the_middle_is_retried_and_its_text_is_not_kept(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         events = self.turn(sid, fake("text half", "@1 close", "stop end_turn"))
         self.assertEqual(len(of(events, "agent.message")), 1)
         self.assertEqual(len(of(events, "session.error")), 1)
 
     def test_a_retry_repeats_no_tool(self):
-        sid = self.new()
+        sid = self.new(TOOLSET)
         path = self.file("once")
         events = self.turn(sid, fake('tool bash {"command":"echo x >> %s"}' % path, "---", "@2 status 529 full", "text done"))
         self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
@@ -126,7 +85,7 @@ class ModelTurns(unittest.TestCase):
     # ---- answers that must not be taken at their word ----
 
     def test_case_79_a_cut_call_is_not_run(self):
-        sid = self.new()
+        sid = self.new(TOOLSET)
         events = self.turn(
             sid, fake('cut-tool write {"file_path":"a.txt","content":"line1', "stop max_tokens", "---", "text I see.")
         )
@@ -138,7 +97,7 @@ class ModelTurns(unittest.TestCase):
         self.assertNotIn("a.txt", of(listing, "agent.tool_result")[0]["content"][0]["text"])
 
     def test_case_79_of_two_calls_at_the_token_limit_neither_is_run(self):
-        sid = self.new()
+        sid = self.new(TOOLSET)
         path = self.file("sibling")
         events = self.turn(
             sid,
@@ -149,21 +108,21 @@ class ModelTurns(unittest.TestCase):
         self.assert_goes_on(sid)
 
     def test_case_79_a_call_without_a_required_field_is_answered_with_the_rule(self):
-        sid = self.new()
+        sid = self.new(TOOLSET)
         events = self.turn(sid, fake('tool write {"file_path":"a.txt"}', "---", "text ok"))
         result = of(events, "agent.tool_result")[0]
         self.assertTrue(result["is_error"])
         self.assertIn("content", result["content"][0]["text"])
 
     def test_max_tokens_continues_a_text(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         self.model.client.post("/script", {"responses": ["text one\nstop max_tokens"] * 4})
         events = self.turn(sid, "write a long text")
         self.assertEqual(len(of(events, "span.model_request_start")), 4)  # three continuations, then the turn ends
         self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
 
     def test_a_refusal_ends_the_turn_as_such(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         details = '{"type":"refusal","category":null,"explanation":"no"}'
         events = self.turn(sid, fake("text I cannot.", "stop refusal " + details))
         self.assertEqual(events[-1]["stop_reason"]["type"], "refusal")
@@ -171,13 +130,13 @@ class ModelTurns(unittest.TestCase):
         self.assert_goes_on(sid)
 
     def test_an_unknown_tool_is_answered_and_never_run(self):
-        sid = self.new()
+        sid = self.new(TOOLSET)
         events = self.turn(sid, fake('tool launch_missiles {"at":"dawn"}', "---", "text ok"))
         self.assertTrue(of(events, "agent.tool_result")[0]["is_error"])
         self.assertEqual(of(events, "agent.tool_use")[0]["evaluated_permission"], "deny")
 
     def test_case_83_too_long_a_prompt_ends_the_turn_and_not_the_session(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         events = self.turn(sid, fake("too-long"))
         self.assertEqual(of(events, "session.error")[-1]["error"]["retry_status"]["type"], "exhausted")
         self.assertEqual(events[-1]["type"], IDLE)
@@ -186,7 +145,7 @@ class ModelTurns(unittest.TestCase):
     # ---- order and gates ----
 
     def test_case_9_no_false_end_of_turn(self):
-        sid = self.new()
+        sid = self.new(TOOLSET)
         call = 'tool bash {"command":"echo %d"}'
         events = self.turn(sid, fake(call % 1, call % 2, call % 3, "---", "text done"))
         kinds = types(events)
@@ -198,21 +157,7 @@ class ModelTurns(unittest.TestCase):
 
     def gated(self):
         """A session whose bash asks and whose read is allowed."""
-        tools = [
-            {
-                "type": "agent_toolset_20260401",
-                "configs": [{"name": "bash", "permission_policy": {"type": "always_ask"}}],
-            }
-        ]
-        agent = self.client.post("/v1/agents", {"name": "gates", "model": "m", "tools": tools})["id"]
-        env = self.client.post("/v1/environments", {"name": f"gates-{os.urandom(4).hex()}", "config": {"type": "cloud"}})["id"]
-        return self.client.post("/v1/sessions", {"agent": agent, "environment_id": env})["id"]
-
-    def answer(self, sid, call, result, **more):
-        event = {"type": "user.tool_confirmation", "tool_use_id": call, "result": result, **more}
-        with self.client.stream(sid) as stream:
-            self.client.post(f"/v1/sessions/{sid}/events", {"events": [event]})
-            return stream.until(IDLE)
+        return self.new({**TOOLSET, "configs": [{"name": "bash", "permission_policy": {"type": "always_ask"}}]})
 
     def test_case_10_several_gates_in_one_response(self):
         sid = self.gated()
@@ -222,11 +167,11 @@ class ModelTurns(unittest.TestCase):
         asked = [u["id"] for u in uses if u["name"] == "bash"]
         self.assertEqual(events[-1]["stop_reason"], {"type": "requires_action", "event_ids": asked})
         self.assertEqual([r["tool_use_id"] for r in of(events, "agent.tool_result")], [uses[3]["id"]], "the allowed call ran at once")
-        events = self.answer(sid, asked[1], "allow")
+        events = self.until(sid, confirmation(asked[1], "allow"))
         self.assertEqual(events[-1]["stop_reason"]["event_ids"], [asked[0], asked[2]])
-        events = self.answer(sid, asked[0], "deny", deny_message="not this one")
+        events = self.until(sid, confirmation(asked[0], "deny", deny_message="not this one"))
         self.assertEqual(events[-1]["stop_reason"]["event_ids"], [asked[2]])
-        events = self.answer(sid, asked[2], "allow")
+        events = self.until(sid, confirmation(asked[2], "allow"))
         self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
         last = self.model.requests()[-1]["body"]["messages"][-1]["content"]
         self.assertEqual([b["type"] for b in last], ["tool_result"] * 4)
@@ -238,13 +183,12 @@ class ModelTurns(unittest.TestCase):
     # ---- interrupts ----
 
     def test_an_interrupt_stops_a_running_command_within_a_second_and_the_next_message_starts_behind_it(self):
-        sid = self.new()
+        sid = self.new(TOOLSET)
         flag = self.file("started")
         self.client.say(sid, fake('tool bash {"command":"touch %s; sleep 600"}' % flag, "---", "text never"))
         wait_for("the command runs", lambda: os.path.exists(flag))
-        interrupt = [{"type": "user.interrupt"}, {"type": "user.message", "content": [{"type": "text", "text": "hello"}]}]
         with self.client.stream(sid) as stream:
-            self.client.post(f"/v1/sessions/{sid}/events", {"events": interrupt})
+            self.send(sid, interrupt(), message("hello"))
             first = stream.until(IDLE)
             second = stream.until(IDLE)
         self.assertEqual(first[-1]["stop_reason"]["type"], "end_turn")
@@ -252,11 +196,11 @@ class ModelTurns(unittest.TestCase):
         self.assertTrue(of(second, "agent.message"))
 
     def test_case_81_an_interrupt_in_the_middle_of_an_answer_leaves_a_legal_transcript(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         self.client.say(sid, fake("text tortoise", "delay 60000", "text end"))
-        wait_for("the endpoint has the request", lambda: any("tortoise" in str(r["body"]) for r in self.model.requests()))
-        self.client.post(f"/v1/sessions/{sid}/events", {"events": [{"type": "user.interrupt"}]})
-        self.assertEqual(self.client.get(f"/v1/sessions/{sid}")["status"], "idle")
+        self.requested("tortoise")
+        self.send(sid, interrupt())
+        self.assertEqual(self.status(sid), "idle")
         self.assert_goes_on(sid)
 
     # ---- the transcript ----
@@ -266,9 +210,8 @@ class ModelTurns(unittest.TestCase):
             sid = server.client.new_session()["id"]
             raw = []
             for i in range(4):
-                with server.client.stream(sid) as stream:
-                    server.client.say(sid, fake("think hm", 'tool bash {"command":"echo %d"}' % i, "---", 'block {"type":"text","text":"caf\\u00e9","x":1.0}'))
-                    stream.until(IDLE)
+                script = fake("think hm", 'tool bash {"command":"echo %d"}' % i, "---", 'block {"type":"text","text":"caf\\u00e9","x":1.0}')
+                turn(server.client, sid, message(script))
                 raw.append(unmarked(model.requests()[-1]["body"]))
                 server.restart()
             for before, after in zip(raw, raw[1:]):
@@ -278,7 +221,7 @@ class ModelTurns(unittest.TestCase):
             self.assertEqual(model.refused(), 0)
 
     def test_opaque_blocks_come_back_as_they_were(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         block = {"type": "server_thing", "data": {"n": 1.50, "big": 12345678901234567890, "s": "é"}, "encrypted_content": "QUJD"}
         self.turn(sid, fake("think deep", "redacted QUJDRA==", 'block {"type":"server_thing","data":{"n":1.50,"big":12345678901234567890,"s":"\\u00e9"},"encrypted_content":"QUJD"}', "text ok"))
         self.assert_goes_on(sid)

@@ -2,50 +2,28 @@
 import json
 import unittest
 
-from api import ApiError
-from harness import FakeModel, Mangod, main, wait_for
+import turns
+from harness import Mangod, main, wait_for
+from turns import IDLE, TERMINATED, TOOLSET, TurnCase, interrupt, message, of
 
-IDLE = "session.status_idle"
 START, ONGOING, END = ("span.outcome_evaluation_" + x for x in ("start", "ongoing", "end"))
 
 
 def fake(*lines):
-    return "#fake\n" + "\n".join(lines) + "\n#end"
+    """A script with an end: the grader reads it too, with its own behind it."""
+    return turns.fake(*lines, "#end")
 
 
 def grade(*lines):
-    return "#grade\n" + "\n".join(lines) + "\n#end"
+    return fake(*lines).replace("#fake", "#grade", 1)
 
 
 def verdict(result, why):
     return "text " + json.dumps({"result": result, "explanation": why})
 
 
-def of(events, kind):
-    return [e for e in events if e["type"] == kind]
-
-
-class Outcomes(unittest.TestCase):
+class Outcomes(TurnCase):
     """The description holds the agent's script, the rubric that of the grader."""
-
-    @classmethod
-    def setUpClass(cls):
-        cls.model = FakeModel()
-        cls.model.__enter__()
-        cls.addClassCleanup(cls.model.__exit__)
-        cls.server = Mangod(model_url=cls.model.url)
-        cls.server.__enter__()
-        cls.addClassCleanup(cls.server.__exit__, None, None, None)
-        cls.client = cls.server.client
-
-    def tearDown(self):
-        self.assertEqual(self.model.refused(), 0, "the endpoint had to refuse a request")
-
-    def new(self, **session):
-        return self.client.new_session(**session)["id"]
-
-    def send(self, sid, *events):
-        return self.client.post(f"/v1/sessions/{sid}/events", {"events": list(events)})
 
     def define(self, sid, rubric, description="a haiku", **more):
         return self.send(sid, self.outcome(rubric, description, **more))
@@ -57,19 +35,13 @@ class Outcomes(unittest.TestCase):
     def course(self, sid, rubric, **more):
         with self.client.stream(sid, timeout=60) as stream:
             answer = self.define(sid, rubric, **more)
-            return answer["data"][0], stream.until(IDLE, "session.status_terminated")
+            return answer[0], stream.until(IDLE, TERMINATED)
 
     def evaluations(self, sid):
         return self.client.get(f"/v1/sessions/{sid}")["outcome_evaluations"]
 
-    def refused(self, status, words, call, *args, **more):
-        with self.assertRaises(ApiError) as e:
-            call(*args, **more)
-        self.assertEqual(e.exception.status, status)
-        self.assertIn(words, str(e.exception))
-
     def test_a_satisfied_outcome_ends_the_turn(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         event, events = self.course(sid, grade(verdict("satisfied", "Five, seven, five.")))
         self.assertRegex(event["outcome_id"], "^outc_")
         self.assertIsNotNone(event["processed_at"], "AD8: set on receipt")
@@ -88,16 +60,19 @@ class Outcomes(unittest.TestCase):
         self.assertRegex(shown["completed_at"], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$")
 
     def test_ou1_the_grader_has_no_tools_few_tokens_and_the_agents_model(self):
-        sid = self.new()
+        sid = self.new(TOOLSET)
         self.course(sid, grade(verdict("satisfied", "ok")), description="grader-request-check")
-        asked = [r["body"] if "body" in r else r for r in self.model.requests()["data"]] if isinstance(self.model.requests(), dict) else self.model.requests()
-        text = [json.dumps(r) for r in asked if "grader-request-check" in json.dumps(r)]
-        self.assertEqual(len(text), 2, "one request of the agent, one of the grader")
-        self.assertIn("1024", text[-1])
-        self.assertNotIn("input_schema", text[-1])
+        asked = [r["body"] for r in self.model.requests() if "grader-request-check" in str(r["body"])]
+        self.assertEqual(len(asked), 2, "one request of the agent, one of the grader")
+        agent, grader = asked
+        self.assertTrue(agent["tools"])
+        self.assertNotIn("tools", grader)
+        self.assertGreater(agent["max_tokens"], 1024)
+        self.assertEqual(grader["max_tokens"], 1024)
+        self.assertEqual((grader["model"], agent["model"]), ("m", "m"))
 
     def test_ou3_a_revision_reads_why_and_is_judged_again(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         rubric = grade("@1 " + verdict("needs_revision", "The second line has eight."), "+1 " + verdict("satisfied", "Now it is right."))
         event, events = self.course(sid, rubric)
         self.assertEqual([(e["iteration"], e["result"]) for e in of(events, END)], [(0, "needs_revision"), (1, "satisfied")])
@@ -109,7 +84,7 @@ class Outcomes(unittest.TestCase):
         self.assertEqual((self.evaluations(sid)[0]["result"], self.evaluations(sid)[0]["iteration"]), ("satisfied", 1))
 
     def test_ou3_the_last_cycle_is_followed_by_one_turn_that_nobody_grades(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         _, events = self.course(sid, grade(verdict("needs_revision", "no")), max_iterations=2)
         self.assertEqual([e["result"] for e in of(events, END)], ["needs_revision", "max_iterations_reached"])
         self.assertEqual(len(of(events, "agent.message")), 3)
@@ -121,19 +96,19 @@ class Outcomes(unittest.TestCase):
     def test_ou1_an_answer_that_is_no_verdict_fails_the_outcome(self):
         for words in ("text well done!", "text [1]", 'text {"result":"great","explanation":"x"}', 'text {"result":"satisfied"}', "stop refusal"):
             with self.subTest(words):
-                sid = self.new(tools=False)
+                sid = self.new()
                 _, events = self.course(sid, grade(words))
                 self.assertEqual(of(events, END)[-1]["result"], "failed")
                 self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
-                self.assertEqual(self.client.get(f"/v1/sessions/{sid}")["status"], "idle")
+                self.assertEqual(self.status(sid), "idle")
 
     def test_a_verdict_in_a_fence_is_read(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         _, events = self.course(sid, grade('text ```json\\n{"result":"satisfied","explanation":"ok"}\\n```'))
         self.assertEqual(of(events, END)[-1]["result"], "satisfied")
 
     def test_the_agents_tools_run_before_the_evaluation_and_the_grader_reads_what_they_gave(self):
-        sid = self.new()
+        sid = self.new(TOOLSET)
         script = fake('tool bash {"command":"echo forty-two"}', "---", "text done")
         _, events = self.course(sid, grade(verdict("satisfied", "ok")), description=script)
         kinds = [e["type"] for e in events]
@@ -141,20 +116,20 @@ class Outcomes(unittest.TestCase):
         self.assertIn("forty-two", json.dumps(self.model.requests()))
 
     def test_ad5_one_outcome_at_a_time(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         a = self.outcome(grade(verdict("satisfied", "ok")), description=fake("delay 3000", "text done"))
-        self.refused(400, "one user.define_outcome", self.send, sid, a, a)
+        self.assertIn("one user.define_outcome", self.refused(400, sid, a, a))
         self.send(sid, a)
-        self.refused(409, "another outcome", self.send, sid, a)
-        self.send(sid, {"type": "user.interrupt"})
+        self.rejected(409, "another outcome", self.send, sid, a)
+        self.send(sid, interrupt())
         self.send(sid, self.outcome(grade(verdict("satisfied", "ok"))))
         wait_for("the second is satisfied", lambda: [e["result"] for e in self.evaluations(sid)] == ["interrupted", "satisfied"])
 
     def test_in9_an_interrupt_ends_the_outcome_with_an_empty_start(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         self.define(sid, grade(verdict("satisfied", "ok")), description=fake("delay 20000", "text done"))
         with self.client.stream(sid) as stream:
-            self.send(sid, {"type": "user.interrupt"})
+            self.send(sid, interrupt())
             events = stream.until(IDLE)
         (end,) = of(events, END)
         self.assertEqual((end["result"], end["outcome_evaluation_start_id"]), ("interrupted", ""))
@@ -162,42 +137,42 @@ class Outcomes(unittest.TestCase):
         self.assertEqual(len(of(self.client.events(sid), IDLE)), 1)
 
     def test_in9_an_interrupt_during_the_evaluation_names_its_start(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         with self.client.stream(sid) as stream:
             self.define(sid, grade("delay 20000", verdict("satisfied", "ok")))
             start = stream.until(START)[-1]
             self.assertEqual(self.evaluations(sid)[0]["result"], "evaluating")
-            self.send(sid, {"type": "user.interrupt"})
+            self.send(sid, interrupt())
             events = stream.until(IDLE)
         self.assertEqual(of(events, END)[0]["outcome_evaluation_start_id"], start["id"])
         self.assertEqual(of(events, END)[0]["result"], "interrupted")
 
     def test_messages_and_an_outcome_are_worked_on_in_their_order(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         with self.client.stream(sid, timeout=60) as stream:
             self.client.say(sid, fake("delay 1000", "text first"))
-            self.send(sid, {"type": "user.message", "content": [{"type": "text", "text": fake("text second")}]},
+            self.send(sid, message(fake("text second")),
                       self.outcome(grade(verdict("satisfied", "ok")), description=fake("text third")),
-                      {"type": "user.message", "content": [{"type": "text", "text": fake("text fourth")}]})
+                      message(fake("text fourth")))
             events = stream.until(IDLE)
         self.assertEqual([e["content"][0]["text"] for e in of(events, "agent.message")], ["first", "second", "third", "fourth"])
         self.assertEqual(of(events, END)[0]["result"], "satisfied", "what waits is answered first, then the work is judged")
 
     def test_a_failed_turn_fails_the_outcome(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         _, events = self.course(sid, grade(verdict("satisfied", "ok")), description=fake("status 400 bad"))
         self.assertEqual(of(events, END)[0]["result"], "failed")
         self.assertEqual(self.evaluations(sid)[0]["result"], "failed")
 
     def test_ou2_a_grader_that_fails_for_a_moment_is_asked_again(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         _, events = self.course(sid, grade("@1 status 529 full", verdict("satisfied", "ok")))
         self.assertEqual(len(of(events, START)), 1)
         self.assertEqual(of(events, END)[0]["result"], "satisfied")
         self.assertEqual(len(of(events, "session.status_rescheduled")), 1)
 
     def test_an_outcome_survives_kill_9(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         with self.client.stream(sid) as stream:
             self.define(sid, grade("@1 delay 30000", verdict("satisfied", "ok")))
             stream.until(START)
@@ -208,16 +183,16 @@ class Outcomes(unittest.TestCase):
         self.assertEqual((len(of(events, START)), len(of(events, END))), (1, 1))
 
     def test_ou5_grader_tokens_count_as_usage(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         self.course(sid, grade("usage 1000 1", verdict("satisfied", "ok")), description=fake("usage 10 1", "text done"))
         self.assertEqual(self.client.get(f"/v1/sessions/{sid}")["usage"]["input_tokens"], 1010)
 
     def test_initial_events_may_define_an_outcome(self):
-        sid = self.new(tools=False, initial_events=[self.outcome(grade(verdict("satisfied", "ok")))])
+        sid = self.new(initial_events=[self.outcome(grade(verdict("satisfied", "ok")))])
         wait_for("it is satisfied", lambda: [e["result"] for e in self.evaluations(sid)] == ["satisfied"])
 
     def test_a_bad_outcome_names_its_place(self):
-        sid = self.new(tools=False)
+        sid = self.new()
         for change, words in (
             ({"description": ""}, "events[0].description"),
             ({"description": None}, "events[0].description"),
@@ -232,7 +207,7 @@ class Outcomes(unittest.TestCase):
             ({"outcome_id": "outc_1"}, "events[0].outcome_id"),
         ):
             with self.subTest(change):
-                self.refused(400, words, self.send, sid, {**self.outcome("x"), **change})
+                self.assertIn(words, self.refused(400, sid, {**self.outcome("x"), **change}))
 
 
 class Offline(unittest.TestCase):

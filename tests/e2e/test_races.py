@@ -20,8 +20,8 @@ import unittest
 
 import race_checker
 from api import ApiError
-from harness import FakeModel, Mangod, main, wait_for
-from rig import replicas
+from harness import FakeModel, main
+from rig import replicas, words_of
 from turns import CUSTOM, confirmation, custom_result, interrupt, text, tool_result
 
 RACES = int(os.environ.get("MANGO_RACES") or 150)
@@ -270,13 +270,6 @@ class Arena:
             w.join()
 
 
-def lines(path):
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as f:
-        return f.read().split()
-
-
 def met(events):
     """Names of what happened in a session."""
     for n, e in enumerate(events):
@@ -315,7 +308,7 @@ class Races(unittest.TestCase):
             if arena.bad:
                 self.fail("\n".join(report(*b) for b in arena.bad))
             self.assertEqual(model.refused(), 0, "the endpoint had to refuse a request")
-            names = lines(arena.effects)
+            names = words_of(arena.effects)
             if RACES >= 100:
                 for what in ("calls", "barriers", "interrupts of a turn", "retries"):
                     self.assertGreater(arena.seen[what], 0, what)

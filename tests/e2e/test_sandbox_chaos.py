@@ -6,12 +6,12 @@ It runs with the backend `local`; MANGO_TEST_CHAOS_SANDBOX=NAME runs it with ano
 taken from the environment. Folders and processes are looked at where the backend is local; elsewhere the service's own list says what is there."""
 import os
 import random
-import signal
 import subprocess
 import unittest
 
 from api import ApiError
 from harness import Database, Mangod, main, wait_for
+from rig import killed
 from test_cli import Cli
 from test_sandboxes import folders, run, text_of
 
@@ -53,16 +53,6 @@ class Chaos(unittest.TestCase):
     def server(self, db):
         return Mangod(database=db, env=settings(), binary="mangod-test", sandbox=BACKEND)
 
-    def killed(self, m, point, act):
-        try:
-            act()
-        except (OSError, ApiError):
-            pass  # the answer was lost with the process
-        self.assertEqual(m.process.wait(), -signal.SIGKILL, f"{point} was never passed")
-        m.process.end()
-        m.hooks = None
-        m.start()
-
     def settled(self, m, session):
         wait_for("the turn is over", lambda: m.client.get(f"/v1/sessions/{session['id']}")["status"] == "idle", WAIT_S)
 
@@ -98,7 +88,7 @@ class Chaos(unittest.TestCase):
         with Database() as db, self.server(db) as m:
             session = m.client.new_session()
             m.restart(hooks=f"{point}=kill:{nth}")
-            self.killed(m, point, lambda: self.begin(m, session))
+            killed(m, point, lambda: self.begin(m, session))
             self.settled(m, session)
             self.all_is_owned(m, [session])
             self.delete(m, session)
@@ -109,7 +99,7 @@ class Chaos(unittest.TestCase):
             session = m.client.new_session()
             run(m, session, "echo kept > file")
             m.restart(hooks=f"{point}=kill:{nth}")
-            self.killed(m, point, lambda: m.client.say(session["id"], "run: cat file"))
+            killed(m, point, lambda: m.client.say(session["id"], "run: cat file"))
             self.settled(m, session)
             self.assertIn("kept", text_of(run(m, session, "cat file")))
             self.all_is_owned(m, [session])
@@ -123,7 +113,7 @@ class Chaos(unittest.TestCase):
             self.settled(m, session)
             run(m, other, "echo other > file")
             m.restart(hooks=f"{point}=kill:{nth}")
-            self.killed(m, point, lambda: self.delete(m, session))
+            killed(m, point, lambda: self.delete(m, session))
             wait_for("its row is gone", lambda: len(Cli(m).lines("sandbox", "list")) == 1, WAIT_S)
             self.assertEqual(m.client.raw("GET", f"/v1/sessions/{session['id']}")[0], 404)
             self.all_is_owned(m, [other])

@@ -1,10 +1,6 @@
 """web_search and web_fetch: declared to the model endpoint as its own tools, shown as events, kept byte for byte, never a barrier."""
-import os
-import unittest
-
-from api import ApiError
 from harness import FakeModel, Mangod, main
-from test_model_turns import IDLE, fake, of
+from turns import IDLE, TOOLSET, TurnCase, confirmation, fake, message, of, tool_result, turn
 
 USE = '{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}'
 HITS = (
@@ -19,30 +15,9 @@ FAILED = '{"type":"web_fetch_tool_result","tool_use_id":"srvtoolu_2","content":{
 FETCH = '{"type":"server_tool_use","id":"srvtoolu_2","name":"web_fetch","input":{"url":"https://a.example/x"}}'
 
 
-class ServerTools(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.model = FakeModel()
-        cls.model.__enter__()
-        cls.addClassCleanup(cls.model.__exit__)
-        cls.server = Mangod(model_url=cls.model.url)
-        cls.server.__enter__()
-        cls.addClassCleanup(cls.server.__exit__, None, None, None)
-        cls.client = cls.server.client
-
-    def tearDown(self):
-        self.assertEqual(self.model.refused(), 0, "the endpoint had to refuse a request")
-
-    def new(self, configs, environment="cloud", **default):
-        tools = [{"type": "agent_toolset_20260401", "configs": configs, **default}]
-        agent = self.client.post("/v1/agents", {"name": "web", "model": "m", "tools": tools})["id"]
-        env = self.client.post("/v1/environments", {"name": f"web-{os.urandom(4).hex()}", "config": {"type": environment}})["id"]
-        return self.client.post("/v1/sessions", {"agent": agent, "environment_id": env})["id"]
-
-    def turn(self, sid, text):
-        with self.client.stream(sid) as stream:
-            self.client.say(sid, text)
-            return stream.until(IDLE, "session.status_terminated")
+class ServerTools(TurnCase):
+    def web(self, configs, environment="cloud"):
+        return self.new({**TOOLSET, "configs": configs}, environment=environment)
 
     def declared(self):
         return [t for t in self.model.requests()[-1]["body"]["tools"] if "type" in t]
@@ -51,7 +26,7 @@ class ServerTools(unittest.TestCase):
 
     def test_they_are_declared_with_their_settings_as_the_endpoints_own(self):
         place = {"type": "approximate", "country": "DE", "city": "Bonn"}
-        sid = self.new(
+        sid = self.web(
             [
                 {"name": "web_search", "blocked_domains": ["bad.example"], "user_location": place},
                 {"name": "web_fetch", "allowed_domains": ["a.example"], "max_content_tokens": 9000},
@@ -69,20 +44,18 @@ class ServerTools(unittest.TestCase):
         self.assertIn("web-fetch-2025-09-10", self.model.requests()[-1]["headers"]["anthropic-beta"])
 
     def test_on_by_default_means_only_where_the_endpoint_is_known_to_run_them(self):
-        self.turn(self.new([]), fake("text ok"))
+        self.turn(self.web([]), fake("text ok"))
         self.assertEqual(self.declared(), [])
-        self.turn(self.new([{"name": "web_search", "enabled": False}]), fake("text ok"))
+        self.turn(self.web([{"name": "web_search", "enabled": False}]), fake("text ok"))
         self.assertEqual(self.declared(), [])
         for mode, names in (("on", ["web_fetch", "web_search"]), ("off", [])):
             with self.subTest(mode), FakeModel() as model, Mangod(model_url=model.url, env={"MANGO_MODEL_WEB_TOOLS": mode}) as server:
                 sid = server.client.new_session()["id"]
-                with server.client.stream(sid) as stream:
-                    server.client.say(sid, "hello")
-                    stream.until(IDLE)
+                turn(server.client, sid, message("hello"))
                 self.assertEqual([t["name"] for t in model.requests()[-1]["body"]["tools"] if "type" in t], names)
 
     def test_their_blocks_come_back_byte_for_byte_and_show_as_a_call_with_its_result(self):
-        sid = self.new(self.WEB)
+        sid = self.web(self.WEB)
         events = self.turn(sid, fake("text I look.", "block " + USE, "block " + HITS, "block " + CITED, "usage 10 5"))
         kinds = [e["type"] for e in events if e["type"].startswith("agent.")]
         self.assertEqual(kinds, ["agent.message", "agent.tool_use", "agent.tool_result", "agent.message"])
@@ -102,14 +75,14 @@ class ServerTools(unittest.TestCase):
         self.assertEqual([b["type"] for b in content], ["text", "server_tool_use", "web_search_tool_result", "text"])
 
     def test_a_failed_fetch_is_an_error_result(self):
-        sid = self.new(self.WEB)
+        sid = self.web(self.WEB)
         events = self.turn(sid, fake("block " + FETCH, "block " + FAILED, "text no"))
         result = of(events, "agent.tool_result")[0]
         self.assertTrue(result["is_error"])
         self.assertEqual(result["content"], [{"type": "text", "text": "url_not_accessible"}])
 
     def test_a_paused_turn_goes_on_and_the_result_of_the_next_answer_belongs_to_the_call_of_the_first(self):
-        sid = self.new(self.WEB)
+        sid = self.web(self.WEB)
         self.model.client.post("/script", {"responses": ["block %s\nstop pause_turn" % USE, "block %s\ntext found" % HITS]})
         events = self.turn(sid, "search for it")
         self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
@@ -120,7 +93,7 @@ class ServerTools(unittest.TestCase):
         self.turn(sid, fake("text more"))
 
     def test_a_turn_that_pauses_for_ever_ends_and_leaves_a_legal_transcript(self):
-        sid = self.new(self.WEB)
+        sid = self.web(self.WEB)
         pauses = ["block %s\nstop pause_turn" % USE.replace("srvtoolu_1", "srvtoolu_p%d" % i) for i in range(6)]
         self.model.client.post("/script", {"responses": pauses})
         events = self.turn(sid, "search for it")
@@ -131,7 +104,7 @@ class ServerTools(unittest.TestCase):
     def test_a_client_style_call_to_one_is_answered_before_anything_runs(self):
         for environment in ("cloud", "self_hosted"):
             with self.subTest(environment):
-                sid = self.new(self.WEB, environment)
+                sid = self.web(self.WEB, environment)
                 events = self.turn(sid, fake('tool web_search {"query":"x"}', 'cut-tool web_fetch {"url', "---", "text I see."))
                 results = of(events, "agent.tool_result")
                 self.assertEqual([r["is_error"] for r in results], [True, True])
@@ -140,16 +113,12 @@ class ServerTools(unittest.TestCase):
                 self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
 
     def test_self_hosted_no_barrier_opens_and_no_client_may_answer(self):
-        sid = self.new(self.WEB, "self_hosted")
+        sid = self.web(self.WEB, "self_hosted")
         events = self.turn(sid, fake("block " + USE, "block " + HITS, "text found"))
         self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn")
         use = of(events, "agent.tool_use")[0]["id"]
-        for kind in ("user.tool_result", "user.tool_confirmation"):
-            event = {"type": kind, "tool_use_id": use}
-            event.update({"result": "allow"} if kind.endswith("confirmation") else {"content": [{"type": "text", "text": "mine"}]})
-            with self.assertRaises(ApiError) as refused:
-                self.client.post(f"/v1/sessions/{sid}/events", {"events": [event]})
-            self.assertIn(refused.exception.status, (400, 409))
+        for event in (tool_result(use), confirmation(use)):
+            self.assertIn("this session has no tool call", self.refused(400, sid, event))
 
 
 if __name__ == "__main__":

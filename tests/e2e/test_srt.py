@@ -11,7 +11,7 @@ import threading
 import unittest
 
 from harness import BUILD, SRC, Mangod, main, wait_for
-from sandbox import EDENIED, EGONE, OK, Driver, label
+from sandbox import EDENIED, EGONE, OK, Driver, Hello, host_words, label
 from test_sandboxes import run, text_of
 
 LOADABLE = os.path.join(BUILD, "plugins", "loadable")
@@ -28,30 +28,6 @@ def setUpModule():
         raise unittest.SkipTest(f"no namespaces can be made here: {done.stderr.strip()}")
     if os.geteuid() != 0:
         raise unittest.SkipTest("the parts as another user need root")
-
-
-def host_processes(marker):
-    """Ids of processes of this machine with the marker as a word of their command line."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as f:
-                words = f.read().split(b"\0")
-        except OSError:
-            continue
-        if marker.encode() in words:
-            found.append(int(pid))
-    return found
-
-
-class Hello(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"hello from outside\n")
-
-    def log_message(self, *_):
-        pass
 
 
 class Case(unittest.TestCase):
@@ -204,10 +180,10 @@ import json; print(json.dumps(seen))
         done = d.sh(self.box, "bash -c 'f() { f | f & }; f; while :; do :; done'", limit_ms=2000)
         self.assertTrue(done["timed_out"], done)
         self.assertNotEqual(d.sh(self.box, "i=0; while [ $i -lt 60 ]; do sleep 8302.25 & i=$((i+1)); done 2>/dev/null")["code"], 0)
-        self.assertLess(len(host_processes("8302.25")), 41)
+        self.assertLess(len(host_words("8302.25")), 41)
         self.assertEqual(d.out(other, "echo alive"), "alive")
         d.ok("destroy", self.box)
-        self.assertEqual(host_processes("8302.25"), [])
+        self.assertEqual(host_words("8302.25"), [])
         d.ok("destroy", other)
 
     def test_memory_and_files_end_at_their_limits(self):
@@ -222,18 +198,18 @@ import json; print(json.dumps(seen))
     def test_nothing_outlives_its_session_or_its_server(self):
         d = self.start()
         d.sh(self.box, "(setsid sleep 8303.25 >/dev/null 2>&1 &); sleep 8303.25 & true")
-        wait_for("the background processes", lambda: len(host_processes("8303.25")) == 2)
+        wait_for("the background processes", lambda: len(host_words("8303.25")) == 2)
         d.ok("destroy", self.box)
-        self.assertEqual(host_processes("8303.25"), [])
+        self.assertEqual(host_words("8303.25"), [])
         self.assertEqual(d.attach(self.box)["status"], EGONE)
         self.assertEqual([n for n in os.listdir(os.path.join(self.dir, "srt")) if n.startswith("session-")], [])
         d.create(self.box)
         d.sh(self.box, "(setsid sleep 8304.25 >/dev/null 2>&1 &) & true")
-        wait_for("the background process", lambda: host_processes("8304.25"))
+        wait_for("the background process", lambda: host_words("8304.25"))
         d.end()
-        wait_for("its end with the server", lambda: not host_processes("8304.25"))
+        wait_for("its end with the server", lambda: not host_words("8304.25"))
         workspace = os.path.join(self.dir, "srt", "session-" + self.box, "workspace")
-        wait_for("bubblewrap's end", lambda: not host_processes(workspace))
+        wait_for("bubblewrap's end", lambda: not host_words(workspace))
 
     def test_sessions_do_not_meet(self):
         d = self.start()
@@ -271,7 +247,7 @@ class Life(Case):
     def test_nothing_of_a_command_is_in_the_hosts_process_list_beyond_the_command_itself(self):
         d = self.start()
         n = d.send("exec", self.box, 60000, 0, "x=$(cat); sleep 8306.25; : $x", "the-password")
-        wait_for("the command", lambda: host_processes("8306.25"))
+        wait_for("the command", lambda: host_words("8306.25"))
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 words = open(f"/proc/{pid}/cmdline", "rb").read() + open(f"/proc/{pid}/environ", "rb").read()
@@ -287,12 +263,12 @@ class Life(Case):
         d = self.start()
         d.ok("write", self.box, "kept", "content")
         d.send("exec", self.box, 60000, 0, "sleep 8307.25", "")
-        wait_for("the command", lambda: host_processes("8307.25"))
+        wait_for("the command", lambda: host_words("8307.25"))
         d.end()
         d = self.driver()
         self.assertEqual(d.call("attach", self.box, label())["identity"], self.made["identity"])
         self.assertEqual(d.out(self.box, "cat kept"), "content")
-        wait_for("the old command's end", lambda: not host_processes("8307.25"))
+        wait_for("the old command's end", lambda: not host_words("8307.25"))
 
     def test_what_cannot_be_kept_is_refused_by_name(self):
         for env, words in (
@@ -456,7 +432,7 @@ class Server(unittest.TestCase):
             run(m, session, "(setsid sleep 8310.25 >/dev/null 2>&1 &); true")
             m.process.signal(signal.SIGKILL)
             m.process.wait()
-            wait_for("what it ran is gone", lambda: not host_processes("8310.25"))
+            wait_for("what it ran is gone", lambda: not host_words("8310.25"))
             m.start()
             self.assertIn("kept", text_of(run(m, session, "cat file")))
             self.assertEqual(m.client.get("/readyz")["sandboxes"], {"srt": "up"})

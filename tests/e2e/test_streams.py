@@ -1,7 +1,6 @@
 """Field cases of the event streams at the level of the system: real replicas, real sockets, a real nginx, broken paths."""
 import json
 import os
-import re
 import shutil
 import signal
 import socket

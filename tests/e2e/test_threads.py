@@ -1,12 +1,11 @@
 """Coordinators and their children (semantics TH1 to TH5, SM4, PA7, IN6, AD4, AD8): delegation and reports, independent transcripts, routed answers,
 interrupts of one thread and of all, failures, archive, deletion, streams."""
 import threading
-import unittest
 
 from api import ApiError
 from harness import main, wait_for
-from threads import TOOLSET, ThreadCase, say, task
-from turns import CUSTOM, IDLE, confirmation, custom_result, fake, interrupt, message, of, reason, shown, system, text, tool_result, types
+from threads import ThreadCase, say, task
+from turns import CUSTOM, IDLE, TOOLSET, confirmation, custom_result, fake, interrupt, message, of, reason, shown, system, text, tool_result, types
 
 
 def with_thread(event, thread):

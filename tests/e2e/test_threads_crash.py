@@ -4,11 +4,10 @@ import os
 import signal
 import unittest
 
-from api import ApiError
 from harness import Database, FakeModel, Mangod, main, wait_for
-from rig import metrics
-from threads import TOOLSET, Team, task
-from turns import IDLE, fake, interrupt, message, of, reason, shown
+from rig import add_boundaries, killed, metrics, words_of
+from threads import Team, task
+from turns import IDLE, TOOLSET, fake, interrupt, message, of, reason, shown
 
 TTL = "2s"
 ENV = {"MANGO_NODE_TTL": TTL}
@@ -22,13 +21,6 @@ POINTS = [
 def script(effects):
     child = ("delay 400", 'tool bash {"command":"echo once >> %s"}' % effects, "---", "text The task is done.")
     return fake(task("worker", *child), "---", "text I have asked.")
-
-
-def lines_of(path):
-    if not os.path.exists(path):
-        return []
-    with open(path, encoding="utf-8") as f:
-        return f.read().split()
 
 
 class Case(unittest.TestCase):
@@ -77,19 +69,12 @@ class Crashes(Case):
             team, effects = Team(m.client), os.path.join(m.dir, "effects")
             sid = team.session("worker", tools=[TOOLSET])
             m.restart(hooks=f"{point}=kill:{nth}")
-            try:
-                m.client.post(f"/v1/sessions/{sid}/events", {"events": [message(script(effects))]})
-            except (OSError, ApiError):
-                pass  # the answer was lost with the process
-            self.assertEqual(m.process.wait(60), -signal.SIGKILL, f"{point} was never passed")
-            m.process.end()
-            m.hooks = None
-            m.start()
+            killed(m, point, lambda: m.client.post(f"/v1/sessions/{sid}/events", {"events": [message(script(effects))]}), 60)
             if not m.client.events(sid):
                 self.assertEqual(point, "admission.before", "an accepted event is gone")
                 m.client.post(f"/v1/sessions/{sid}/events", {"events": [message(script(effects))]})
             result = self.check(team, sid, self.finished(team, sid))
-            lines = lines_of(effects)
+            lines = words_of(effects)
             self.assertLessEqual(len(lines), 1, "the command ran twice")
             if result.get("is_error"):
                 self.assertIn("not run again", shown(result))
@@ -97,18 +82,7 @@ class Crashes(Case):
                 self.assertEqual(lines, ["once"])
 
 
-def add(point, nth):
-    def test(self):
-        self.one_boundary(point, nth)
-
-    name = f"test_kill_at_{point.replace('.', '_')}_{nth}"
-    test.__name__ = name
-    setattr(Crashes, name, test)
-
-
-for p, n in POINTS:
-    add(p + ".before", n)
-    add(p + ".after", n)
+add_boundaries(Crashes, [(f"{point}.{side}", nth) for point, nth in POINTS for side in ("before", "after")])
 
 
 class Replicas(Case):

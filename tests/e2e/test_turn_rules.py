@@ -1,5 +1,4 @@
 """What a turn does from its trigger to its idle event: semantics OR, TU and TJ, one test a statement (docs/semantics.md)."""
-import unittest
 
 from harness import main, wait_for
 from turns import CUSTOM, IDLE, TurnCase, answered, calls, custom_result, fake, interrupt, message, of, reason, results, shown, types

@@ -1,6 +1,5 @@
 """The states of a session: semantics SM1 to SM3 (docs/semantics.md)."""
 import time
-import unittest
 
 from harness import main, wait_for
 from turns import IDLE, TurnCase, custom_result, fake, interrupt, message, of

@@ -6,13 +6,11 @@ import threading
 import unittest
 
 from harness import Database, Mangod, main, wait_for
+from rig import processes
+from turns import types
 
 TTL = "2s"
 ENV = {"MANGO_NODE_TTL": TTL}
-
-
-def types(events):
-    return [e["type"] for e in events]
 
 
 def ended(client, session_id):
@@ -127,18 +125,6 @@ class TwoNodes(unittest.TestCase):
                 self.assertIsNotNone(events, "the interrupt's own commit holds the idle event")
                 self.assertEqual(types(events).count("session.status_idle"), 1)
                 wait_for("no process of the command is left", lambda: "sleep 600" not in processes(), timeout=10)
-
-
-def processes():
-    out = []
-    for pid in os.listdir("/proc"):
-        if pid.isdigit():
-            try:
-                with open(f"/proc/{pid}/cmdline", "rb") as f:
-                    out.append(f.read().replace(b"\0", b" ").decode(errors="replace"))
-            except OSError:
-                pass
-    return "\n".join(out)
 
 
 if __name__ == "__main__":

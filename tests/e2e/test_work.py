@@ -6,14 +6,14 @@ import threading
 import time
 import unittest
 
-from api import ApiError, Client
-from harness import Database, Mangod, main, wait_for
+from harness import Mangod, main, wait_for
 from rig import metrics, replicas
-from work_rig import BASH, IDLE, Base, Worker, fake, types
+from turns import IDLE, fake, types
+from work_rig import BASH, Base, Worker
 
 
 class Queue(Base):
-    env = {"MANGO_WORK_TTL": "60s"}
+    OPTIONS = {"env": {"MANGO_WORK_TTL": "60s"}}
 
     def test_a_message_queues_work_and_a_worker_serves_its_calls(self):
         s = self.session(fake(BASH, "---", "text it said hi"))
@@ -322,7 +322,7 @@ class Queue(Base):
 class Leases(Base):
     """A server whose leases end soon."""
 
-    env = {"MANGO_WORK_TTL": "2s", "MANGO_CALL_TIMEOUT": "0s"}
+    OPTIONS = {"env": {"MANGO_WORK_TTL": "2s", "MANGO_CALL_TIMEOUT": "0s"}}
 
     def test_case_5_acknowledged_work_that_nobody_runs_is_offered_again(self):
         s = self.session("one")

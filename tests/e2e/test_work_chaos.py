@@ -9,9 +9,10 @@ import time
 import unittest
 
 from api import ApiError
-from harness import FakeModel, Mangod, main, wait_for
+from harness import FakeModel, main, wait_for
 from rig import replicas
-from work_rig import Worker, fake
+from turns import fake
+from work_rig import Worker
 
 SECONDS = int(os.environ.get("MANGO_TEST_WORK_S", 15))
 ITEMS = int(os.environ.get("MANGO_TEST_WORK_ITEMS", 80))

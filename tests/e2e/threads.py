@@ -5,8 +5,6 @@ import os
 from harness import wait_for
 from turns import IDLE, TurnCase, fake, of
 
-TOOLSET = {"type": "agent_toolset_20260401"}
-
 
 def task(agent, *script, **more):
     """A line of a script: the coordinator sends an agent a script of its own."""

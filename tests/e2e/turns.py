@@ -7,6 +7,7 @@ from harness import FakeModel, Mangod, wait_for
 
 IDLE = "session.status_idle"
 TERMINATED = "session.status_terminated"
+TOOLSET = {"type": "agent_toolset_20260401"}
 CUSTOM = {"type": "custom", "name": "lookup", "description": "looks up", "input_schema": {"type": "object"}}
 
 
@@ -72,7 +73,14 @@ def reason(event):
     return event["stop_reason"]["type"]
 
 
-class TurnCase(unittest.TestCase):
+def turn(client, sid, *events, ends=(IDLE, TERMINATED), timeout=30):
+    """Sends and returns the events since, up to the first end."""
+    with client.stream(sid, timeout=timeout) as stream:
+        client.post(f"/v1/sessions/{sid}/events", {"events": list(events)})
+        return stream.until(*ends)
+
+
+class ModelCase(unittest.TestCase):
     """One server and one model endpoint for the class; the endpoint must never have to refuse a request."""
 
     OPTIONS = {}
@@ -86,12 +94,22 @@ class TurnCase(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(self.model.refused(), 0, "the endpoint had to refuse a request")
 
+    def rejected(self, status, words, call, *args, **more):
+        """The call is answered by an error of this status that has these words; returns the error."""
+        with self.assertRaises(ApiError) as caught:
+            call(*args, **more)
+        self.assertEqual(caught.exception.status, status, caught.exception)
+        self.assertIn(words, str(caught.exception))
+        return caught.exception
+
+
+class TurnCase(ModelCase):
     # ---- sessions ----
 
     def new(self, *tools, environment="cloud", policy=None, **session):
         """A session whose agent has these tools; policy: of the built-in toolset, which is there when it is given."""
         if policy:
-            tools += ({"type": "agent_toolset_20260401", "default_config": {"permission_policy": {"type": policy}}},)
+            tools += ({**TOOLSET, "default_config": {"permission_policy": {"type": policy}}},)
         agent = self.client.post("/v1/agents", {"name": "a", "model": "m", "tools": list(tools)})["id"]
         name = "e-" + os.urandom(6).hex()
         place = self.client.post("/v1/environments", {"name": name, "config": {"type": environment}})["id"]
@@ -103,12 +121,10 @@ class TurnCase(unittest.TestCase):
     def refused(self, status, sid, *events):
         """The error's message; nothing of the request may have been stored."""
         before = self.events(sid)
-        with self.assertRaises(ApiError) as caught:
-            self.send(sid, *events)
-        self.assertEqual(caught.exception.status, status, caught.exception)
-        self.assertEqual(caught.exception.headers.get("x-should-retry"), "false", "a client would try it again")
+        error = self.rejected(status, "", self.send, sid, *events)
+        self.assertEqual(error.headers.get("x-should-retry"), "false", "a client would try it again")
         self.assertEqual(self.events(sid), before, "a refused request left something")
-        return caught.exception.message
+        return error.message
 
     def events(self, sid):
         return self.client.events(sid)
@@ -118,11 +134,13 @@ class TurnCase(unittest.TestCase):
 
     # ---- waiting ----
 
-    def until(self, sid, *events, ends=(IDLE, TERMINATED), timeout=30):
-        """Sends and returns the events since, up to the first end."""
-        with self.client.stream(sid, timeout=timeout) as stream:
-            self.send(sid, *events)
-            return stream.until(*ends)
+    def until(self, sid, *events, **more):
+        """turn() on the server of the class."""
+        return turn(self.client, sid, *events, **more)
+
+    def turn(self, sid, words, **more):
+        """The same with one message of this text."""
+        return self.until(sid, message(words), **more)
 
     def idle(self, sid, n=1, timeout=30):
         """The events once the session is idle and has said so n times at least."""
@@ -161,6 +179,6 @@ class TurnCase(unittest.TestCase):
         return sid, events[-1]["stop_reason"]["event_ids"]
 
     def assert_goes_on(self, sid):
-        events = self.until(sid, message("hello"))
+        events = self.turn(sid, "hello")
         self.assertEqual(reason(events[-1]), "end_turn")
         self.assertTrue(of(events, "agent.message"))

@@ -1,21 +1,11 @@
 """A worker by hand and what the tests of the work queue share."""
 import base64
 import json
-import unittest
+from api import Client
+from harness import wait_for
+from turns import IDLE, ModelCase
 
-from api import ApiError, Client
-from harness import FakeModel, Mangod, wait_for
-
-IDLE = "session.status_idle"
 BASH = 'tool bash {"command":"echo hi"}'
-
-
-def fake(*lines):
-    return "#fake\n" + "\n".join(lines)
-
-
-def types(events):
-    return [e["type"] for e in events]
 
 
 class Worker:
@@ -87,22 +77,7 @@ class Worker:
         return wait_for(f"{n} open calls", lambda: (lambda c: c if len(c) >= n else None)(self.open_calls()))
 
 
-class Base(unittest.TestCase):
-    env = {}
-
-    @classmethod
-    def setUpClass(cls):
-        cls.model = FakeModel()
-        cls.model.__enter__()
-        cls.addClassCleanup(cls.model.__exit__)
-        cls.server = Mangod(model_url=cls.model.url, env=cls.env)
-        cls.server.__enter__()
-        cls.addClassCleanup(cls.server.__exit__, None, None, None)
-        cls.client = cls.server.client
-
-    def tearDown(self):
-        self.assertEqual(self.model.refused(), 0, "the endpoint had to refuse a request")
-
+class Base(ModelCase):
     def session(self, text=None, **session):
         s = self.client.new_session(environment="self_hosted", **session)
         if text:
@@ -113,10 +88,7 @@ class Base(unittest.TestCase):
         return Worker(self.client, session["environment_id"])
 
     def refused(self, status, function, *args, **kwargs):
-        with self.assertRaises(ApiError) as e:
-            function(*args, **kwargs)
-        self.assertEqual(e.exception.status, status, e.exception.message)
-        return e.exception
+        return self.rejected(status, "", function, *args, **kwargs)
 
     def status(self, session):
         return self.client.get(f"/v1/sessions/{session['id']}")["status"]
