@@ -11,6 +11,7 @@ import argparse
 import collections
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import re
@@ -27,6 +28,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 from harness import BUILD, SRC, Database, Mangod, free_port, wait_for  # noqa: E402
+from rig import metrics  # noqa: E402
 
 ROUNDS = 3
 CLIENTS = (1, 8, 32)
@@ -523,16 +525,18 @@ def local_command(b):
 
 def ready_ms(m):
     """Starts m and waits for /readyz; ms from the start of the process."""
-    start = time.monotonic()
-    m.start(wait=False)
-    while time.monotonic() < start + 60:
+
+    def ready():
         with contextlib.suppress(OSError):
-            if m.client.raw("GET", "/readyz", timeout=5)[0] == 200:
-                return (time.monotonic() - start) * 1000
+            return m.client.raw("GET", "/readyz", timeout=5)[0] == 200
         if not m.process.running():
             raise RuntimeError(m.log())
-        time.sleep(0.001)
-    raise RuntimeError("mangod is not ready after 60 s")
+        return False
+
+    start = time.monotonic()
+    m.start(wait=False)
+    wait_for("mangod is ready", ready, 60, every=0.001)
+    return (time.monotonic() - start) * 1000
 
 
 def psql_ms(b):
@@ -683,13 +687,20 @@ def work_cycles(b):
     yield ratio(25, "poll, ack, heartbeat and stop of a work item, 16 workers, of four-round-trip commits", ref, got, "/s", 0.15, 0.3)
 
 
+def answered(m):
+    """How many requests the server has answered."""
+    return metrics(m.client)["mango_http_requests_total"]
+
+
 def idle_pollers(b, seconds, n=1000):
+    first = 10  # s at most until each has polled once: a pause of 1 to 3 s and 1 s for the poll, on a loaded machine
     with work_queue(b, 0) as (m, where):
-        argv = [os.path.join(BUILD, "tests/bench/work"), "idle", *map(str, [*where, *options(clients=n, seconds=seconds + 6)])]
+        argv = [os.path.join(BUILD, "tests/bench/work"), "idle", *map(str, [*where, *options(clients=n, seconds=first + seconds)])]
+        start, looks = answered(m), itertools.count(1)  # a look is a request too
         p = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
-        time.sleep(4)  # the first polls are past
+        wait_for("the first polls are past", lambda: answered(m) - start - next(looks) >= n, first, every=0.1)
         before = cpu_s(m.process.pid)
-        time.sleep(seconds)
+        time.sleep(seconds)  # measured
         share = (cpu_s(m.process.pid) - before) / seconds * 100
         if p.wait(30) != 0:
             raise RuntimeError("the pollers failed")
@@ -703,7 +714,7 @@ def idle_cost(b):
         product = Product(m)
         fill(product, 1000, 20)
         with held_streams(product, 5000):
-            time.sleep(1)
+            wait_for("the server has all streams", lambda: metrics(m.client)["mango_sse_streams"] == 5000)
             before = cpu_s(m.process.pid)
             time.sleep(seconds)  # the row's subject is what happens when nothing does
             share = (cpu_s(m.process.pid) - before) / seconds * 100
