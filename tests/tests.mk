@@ -14,8 +14,12 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/endpoint.h \
 	tests/support/host-box.c \
 	tests/support/host-box.h \
+	tests/support/http-client.c \
+	tests/support/http-client.h \
 	tests/support/http-rig.c \
 	tests/support/http-rig.h \
+	tests/support/local-rig.c \
+	tests/support/local-rig.h \
 	tests/support/pg-proxy.c \
 	tests/support/pg-proxy.h \
 	tests/support/pgtest-rig.h \
@@ -48,13 +52,20 @@ unit_tests = \
 	tests/unit/test-gate$(EXEEXT) \
 	tests/unit/test-grader$(EXEEXT) \
 	tests/unit/test-hash$(EXEEXT) \
-	tests/unit/test-http$(EXEEXT) \
+	tests/unit/test-http-answer$(EXEEXT) \
+	tests/unit/test-http-body$(EXEEXT) \
+	tests/unit/test-http-connection$(EXEEXT) \
+	tests/unit/test-http-head$(EXEEXT) \
+	tests/unit/test-http-stream$(EXEEXT) \
 	tests/unit/test-hub$(EXEEXT) \
 	tests/unit/test-id$(EXEEXT) \
 	tests/unit/test-json-write$(EXEEXT) \
 	tests/unit/test-json$(EXEEXT) \
 	tests/unit/test-keep$(EXEEXT) \
-	tests/unit/test-local$(EXEEXT) \
+	tests/unit/test-local-command$(EXEEXT) \
+	tests/unit/test-local-file$(EXEEXT) \
+	tests/unit/test-local-life$(EXEEXT) \
+	tests/unit/test-local-process$(EXEEXT) \
 	tests/unit/test-log$(EXEEXT) \
 	tests/unit/test-map$(EXEEXT) \
 	tests/unit/test-mcp-client$(EXEEXT) \

@@ -1,17 +1,22 @@
-/* A real HTTP server with test routes over an event log in memory, and a client that speaks raw bytes to it. */
+/* A real HTTP server with test routes over an event log in memory. support/http-client.h speaks to it. */
 #ifndef MG_TESTS_HTTP_RIG_H
 #define MG_TESTS_HTTP_RIG_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "base/sv.h"
 #include "http/http.h"
 
 enum { RIG_WAIT_S = 20 /* a test that waits longer for a byte fails */ };
 
 struct rig;
+
+/* The server of the test that runs: a new one for each test of HTTP_TEST. */
+extern struct rig *rig;
+#define HTTP_TEST(f) cmocka_unit_test_setup_teardown(f, http_up, http_down)
+int http_up(void **state);
+int http_down(void **state);
+/* Another server for the rest of the test. */
+void http_restart(const struct mg_http_limits *limits);
 
 /* limits: NULL for the defaults. Routes: see http-rig.c. Keys: "k1" and "k2" are valid, "?ticket=t" too. */
 struct rig *rig_start(const struct mg_http_limits *limits);
@@ -30,42 +35,9 @@ int64_t rig_event_quietly(struct rig *r, const char *session, const char *type, 
 void rig_release(struct rig *r);
 /* Blocks until n handlers wait at /hold. */
 void rig_held(struct rig *r, int n);
-
-struct client {
-    int fd;
-    char *buf; /* received and not yet taken; NUL behind */
-    size_t len, cap;
-    bool eof;
-};
-
-struct answer {
-    int status;
-    char head[8192]; /* with the status line */
-    char *body;      /* malloc memory, NUL behind; chunks joined */
-    size_t len;
-};
-
-struct client *client_open(const struct rig *r);
-void client_close(struct client *c);
-void client_send(struct client *c, const char *bytes, size_t n);
-void client_say(struct client *c, const char *text);
-void client_drip(struct client *c, const char *text); /* one byte a segment */
-/* Reads one answer; fails the test when it does not come. */
-struct answer *client_answer(struct client *c);
-void answer_free(struct answer *a);
-/* Reads until text has come; the bytes up to its end are taken. Returns them (valid until the next call). */
-const char *client_until(struct client *c, const char *text);
-bool client_ended(struct client *c); /* waits for the end of the connection; false: bytes came */
-const char *answer_header(const struct answer *a, const char *name); /* value or NULL; a static buffer */
-
-/* WebSocket client */
-struct client *ws_open(struct rig *r, const char *path, const char *headers);
-void ws_send_frame(struct client *c, int first_byte, const char *content, size_t n);
-void ws_text(struct client *c, const char *text);
-/* The next frame's content (NUL-terminated, valid until the next call); *ret_opcode its opcode. Pings are answered and
- * skipped unless want_pings. */
-const char *ws_frame(struct client *c, int *ret_opcode, size_t *ret_len, bool want_pings);
-const char *ws_expect_text(struct client *c);
-int ws_expect_close(struct client *c); /* its code */
+/* Waits until the metrics hold the line, at most RIG_WAIT_S: the metric is the event that is waited for. */
+void rig_wait_metric(struct rig *r, const char *line);
+/* For pthread_create: drains the rig. */
+void *rig_drain(void *r);
 
 #endif

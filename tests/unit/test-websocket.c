@@ -2,30 +2,12 @@
 #include "unit.h"
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 
-#include "../support/http-rig.h"
 #include "base/buf.h"
-#include "base/clock.h"
 #include "events/hub.h"
-
-static struct rig *rig;
-
-static int setup(void **state)
-{
-    (void)state;
-    rig = rig_start(NULL);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    rig_stop(rig);
-    rig = NULL;
-    return 0;
-}
+#include "support/http-client.h"
+#include "support/http-rig.h"
 
 static const char KEY[] = "x-api-key: k1\r\n";
 static const char MUX[] = "x-api-key: k1\r\nsec-websocket-protocol: mango.v1\r\n";
@@ -57,24 +39,9 @@ static void expect_text(struct client *c, const char *whole)
     assert_string_equal(ws_expect_text(c), whole);
 }
 
-/* The metric is the event that is waited for. */
-static void wait_metric(const char *line)
-{
-    struct mg_buf m = MG_BUF_INIT(65536);
-    uint64_t until = mg_now_ns() + RIG_WAIT_S * UINT64_C(1000000000);
-    do {
-        mg_buf_reset(&m);
-        mg_http_metrics(rig_http(rig), &m);
-        if (mg_now_ns() > until)
-            fail_msg("%s never came: %s", line, m.ptr);
-        (void)sched_yield();
-    } while (!strstr(m.ptr, line));
-    mg_buf_done(&m);
-}
-
 /* ---- the upgrade ---- */
 
-static void refused(const char *path, const char *headers, int status, const char *reason)
+static void upgrade_refused(const char *path, const char *headers, int status, const char *reason)
 {
     struct client *c = ws_open(rig, path, headers);
     struct answer *a = client_answer(c);
@@ -94,15 +61,15 @@ static void refused(const char *path, const char *headers, int status, const cha
 static void a_failed_upgrade_is_a_plain_answer(void **state)
 {
     (void)state;
-    refused("/v1/stream", "sec-websocket-protocol: mango.v1\r\n", 401, "x-api-key");
-    refused("/v1/stream", KEY, 400, "mango.v1");
-    refused("/v1/stream", "x-api-key: k1\r\nsec-websocket-protocol: other\r\n", 400, "mango.v1");
-    refused("/v1/stream?x=1", MUX, 400, "ticket");
-    refused("/v1/sessions/missing1/events/ws", KEY, 404, "missing1");
-    refused("/v1/sessions/s1/events/ws?after=nonsense", KEY, 400, "after");
-    refused("/v1/sessions/s1/events/ws?event_deltas[]=x", KEY, 400, "event_deltas");
-    refused("/v1/sessions/s1/events/ws", "x-api-key: k1\r\norigin: https://evil.example\r\n", 403, "origin");
-    refused("/v1/sessions/s1/events/ws", "x-api-key: k1\r\norigin: null\r\n", 403, "origin");
+    upgrade_refused("/v1/stream", "sec-websocket-protocol: mango.v1\r\n", 401, "x-api-key");
+    upgrade_refused("/v1/stream", KEY, 400, "mango.v1");
+    upgrade_refused("/v1/stream", "x-api-key: k1\r\nsec-websocket-protocol: other\r\n", 400, "mango.v1");
+    upgrade_refused("/v1/stream?x=1", MUX, 400, "ticket");
+    upgrade_refused("/v1/sessions/missing1/events/ws", KEY, 404, "missing1");
+    upgrade_refused("/v1/sessions/s1/events/ws?after=nonsense", KEY, 400, "after");
+    upgrade_refused("/v1/sessions/s1/events/ws?event_deltas[]=x", KEY, 400, "event_deltas");
+    upgrade_refused("/v1/sessions/s1/events/ws", "x-api-key: k1\r\norigin: https://evil.example\r\n", 403, "origin");
+    upgrade_refused("/v1/sessions/s1/events/ws", "x-api-key: k1\r\norigin: null\r\n", 403, "origin");
     struct client *c = client_open(rig);
     client_say(c, "GET /v1/stream HTTP/1.1\r\nhost: x\r\n\r\n");
     struct answer *a = client_answer(c);
@@ -128,10 +95,9 @@ static void a_key_has_only_so_many_sockets(void **state)
 {
     const struct mg_http_limits limits = {.key_sockets_max = 2};
     (void)state;
-    rig_stop(rig);
-    rig = rig_start(&limits);
+    http_restart(&limits);
     struct client *a = mux(MUX), *b = mux(MUX);
-    refused("/v1/stream", MUX, 429, "2 WebSockets");
+    upgrade_refused("/v1/stream", MUX, 429, "2 WebSockets");
     client_close(mux("x-api-key: k2\r\nsec-websocket-protocol: mango.v1\r\n"));
     ws_send_frame(a, 0x88, "\x03\xe8", 2);
     assert_int_equal(ws_expect_close(a), 1000);
@@ -308,8 +274,7 @@ static void commands_that_fail_say_so(void **state)
 {
     const struct mg_http_limits limits = {.subs_max = 1};
     (void)state;
-    rig_stop(rig);
-    rig = rig_start(&limits);
+    http_restart(&limits);
     struct client *c = mux(MUX);
     ws_text(c, "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"missing\",\"ref\":9}");
     expect_text(c, "{\"op\":\"error\",\"ref\":9,\"sub\":1,\"error\":{\"type\":\"not_found_error\",\"message\":"
@@ -334,10 +299,8 @@ static void sends_keep_their_order_and_long_ones_are_parsed_elsewhere(void **sta
 {
     enum { N = 60 };
     char *text = malloc(100000);
-    char *pad = malloc(50001);
+    char *pad = filled("", 'p', 50000, "");
     (void)state;
-    memset(pad, 'p', 50000);
-    pad[50000] = '\0';
     struct client *c = mux(MUX);
     for (int i = 1; i <= N; i++) {
         (void)snprintf(text, 100000,
@@ -357,13 +320,11 @@ static void sends_keep_their_order_and_long_ones_are_parsed_elsewhere(void **sta
 static void an_event_of_2_mib_is_one_frame_and_answers_wait_for_it(void **state)
 {
     size_t n = 2 * 1024 * 1024;
-    char *json = malloc(n + 1);
+    char *json = filled("{\"t\":\"", 'z', n - 8, "\"}");
     int opcode;
     size_t len;
     (void)state;
-    memset(json, 'z', n);
-    memcpy(json, "{\"t\":\"", 6);
-    memcpy(json + n - 2, "\"}", 3);
+    assert_int_equal(strlen(json), n);
     struct client *c = mux(MUX);
     ws_text(c, "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"s1\"}");
     expect_text(c, "{\"op\":\"live\",\"sub\":1}");
@@ -503,8 +464,7 @@ static void case_23_a_message_that_never_ends_is_closed(void **state)
 {
     const struct mg_http_limits limits = {.message_ms = 600, .keepalive_ms = 1000};
     (void)state;
-    rig_stop(rig);
-    rig = rig_start(&limits);
+    http_restart(&limits);
     struct client *c = mux(MUX);
     ws_send_frame(c, 0x01, "{", 1);
     assert_int_equal(ws_expect_close(c), 1008);
@@ -517,8 +477,7 @@ static void case_20_a_peer_without_pongs_is_closed(void **state)
     int opcode = 0;
     size_t n;
     (void)state;
-    rig_stop(rig);
-    rig = rig_start(&limits);
+    http_restart(&limits);
     struct client *alive = mux(MUX), *silent = mux(MUX);
     for (int pings = 0; opcode != 8; pings++) {
         const char *t = ws_frame(silent, &opcode, &n, true);
@@ -545,8 +504,7 @@ static void case_21_a_full_buffer_gets_1013_and_resumes_without_loss(void **stat
     const struct mg_http_limits limits = {.send_ms = 800};
     char text[4096], want[128];
     (void)state;
-    rig_stop(rig);
-    rig = rig_start(&limits);
+    http_restart(&limits);
     struct client *c = mux(MUX);
     memset(text, 'x', sizeof(text));
     text[sizeof(text) - 1] = '\0';
@@ -555,7 +513,7 @@ static void case_21_a_full_buffer_gets_1013_and_resumes_without_loss(void **stat
         rig_event_quietly(rig, "s1", "agent.message", text);
     }
     ws_text(c, "{\"op\":\"subscribe\",\"sub\":1,\"session_id\":\"s1\",\"after\":\"start\",\"credit\":1000000}");
-    wait_metric("mango_stream_slow_closed_total 1\n");
+    rig_wait_metric(rig, "mango_stream_slow_closed_total 1\n");
     int last = 0, code = 0;
     while (code == 0) {
         int opcode;
@@ -612,12 +570,6 @@ static void a_flood_of_pings_is_answered_only_as_far_as_the_peer_reads(void **st
 
 /* ---- drain ---- */
 
-static void *drain_thread(void *arg)
-{
-    mg_http_drain(rig_http(arg), 10000);
-    return NULL;
-}
-
 static void case_24_draining_says_bye_with_spread_delays_and_closes_1001(void **state)
 {
     enum { N = 20 };
@@ -627,7 +579,7 @@ static void case_24_draining_says_bye_with_spread_delays_and_closes_1001(void **
     (void)state;
     for (int i = 0; i < N; i++)
         c[i] = mux(MUX);
-    assert_int_equal(pthread_create(&t, NULL, drain_thread, rig), 0);
+    assert_int_equal(pthread_create(&t, NULL, rig_drain, rig), 0);
     for (int i = 0; i < N; i++) {
         assert_int_equal(sscanf(ws_expect_text(c[i]), "{\"op\":\"bye\",\"reconnect_in_ms\":%d}", &delay), 1);
         assert_in_range(delay, 0, 4999);
@@ -663,34 +615,32 @@ static void sockets_that_leave_while_the_database_works_cost_nothing(void **stat
     client_close(c);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(a_failed_upgrade_is_a_plain_answer),
-        T(origins_and_tickets_that_are_right_are_let_in),
-        T(a_key_has_only_so_many_sockets),
-        T(one_session_events_are_frames_and_messages_are_posts),
-        T(one_session_filters_and_ends_with_1000),
-        T(frames_right_behind_the_upgrade_are_heard),
-        T(many_sessions_on_one_socket_each_in_order),
-        T(credit_bounds_what_is_sent),
-        T(no_event_follows_the_end_of_a_subscription),
-        T(commands_that_fail_say_so),
-        T(sends_keep_their_order_and_long_ones_are_parsed_elsewhere),
-        T(an_event_of_2_mib_is_one_frame_and_answers_wait_for_it),
-        T(previews_are_deltas_and_cost_no_credit),
-        T(revoking_a_key_ends_its_subscriptions_and_its_socket),
-        T(ten_malformed_commands_end_the_socket),
-        T(frames_that_the_protocol_forbids_close_with_their_code),
-        T(case_23_fragments_over_1_mib_get_1009_and_pings_between_are_answered),
-        T(case_23_a_message_that_never_ends_is_closed),
-        T(case_20_a_peer_without_pongs_is_closed),
-        T(case_21_a_full_buffer_gets_1013_and_resumes_without_loss),
-        T(a_flood_of_pings_is_answered_only_as_far_as_the_peer_reads),
-        T(case_24_draining_says_bye_with_spread_delays_and_closes_1001),
-        T(sockets_that_leave_while_the_database_works_cost_nothing),
+        HTTP_TEST(a_failed_upgrade_is_a_plain_answer),
+        HTTP_TEST(origins_and_tickets_that_are_right_are_let_in),
+        HTTP_TEST(a_key_has_only_so_many_sockets),
+        HTTP_TEST(one_session_events_are_frames_and_messages_are_posts),
+        HTTP_TEST(one_session_filters_and_ends_with_1000),
+        HTTP_TEST(frames_right_behind_the_upgrade_are_heard),
+        HTTP_TEST(many_sessions_on_one_socket_each_in_order),
+        HTTP_TEST(credit_bounds_what_is_sent),
+        HTTP_TEST(no_event_follows_the_end_of_a_subscription),
+        HTTP_TEST(commands_that_fail_say_so),
+        HTTP_TEST(sends_keep_their_order_and_long_ones_are_parsed_elsewhere),
+        HTTP_TEST(an_event_of_2_mib_is_one_frame_and_answers_wait_for_it),
+        HTTP_TEST(previews_are_deltas_and_cost_no_credit),
+        HTTP_TEST(revoking_a_key_ends_its_subscriptions_and_its_socket),
+        HTTP_TEST(ten_malformed_commands_end_the_socket),
+        HTTP_TEST(frames_that_the_protocol_forbids_close_with_their_code),
+        HTTP_TEST(case_23_fragments_over_1_mib_get_1009_and_pings_between_are_answered),
+        HTTP_TEST(case_23_a_message_that_never_ends_is_closed),
+        HTTP_TEST(case_20_a_peer_without_pongs_is_closed),
+        HTTP_TEST(case_21_a_full_buffer_gets_1013_and_resumes_without_loss),
+        HTTP_TEST(a_flood_of_pings_is_answered_only_as_far_as_the_peer_reads),
+        HTTP_TEST(case_24_draining_says_bye_with_spread_delays_and_closes_1001),
+        HTTP_TEST(sockets_that_leave_while_the_database_works_cost_nothing),
     };
     return RUN(tests);
 }
