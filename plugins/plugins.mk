@@ -10,11 +10,13 @@ plugins_common_libcommon_la_SOURCES = \
 	plugins/common/chunk.h \
 	plugins/common/confine.c \
 	plugins/common/confine.h \
+	plugins/common/host.c \
+	plugins/common/host.h \
 	plugins/common/json.c \
 	plugins/common/json.h \
-	plugins/common/path-error.c \
-	plugins/common/path-error.h \
 	plugins/common/relay-env.c \
+	plugins/common/sv.c \
+	plugins/common/sv.h \
 	plugins/common/tar.c \
 	plugins/common/tar.h \
 	plugins/common/text.c \
@@ -35,8 +37,7 @@ plugins_common_libhostbox_la_SOURCES = \
 	plugins/common/hostbox/pump.c \
 	plugins/common/hostbox/pump.h \
 	plugins/common/hostbox/remove.c \
-	plugins/common/hostbox/runner-client.c \
-	plugins/common/hostbox/util.c
+	plugins/common/hostbox/runner-client.c
 
 plugins_common_libhostbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
 

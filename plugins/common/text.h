@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "common/sv.h"
 #include "mango/types.h"
 
 enum { TEXT_MAX = 16 * 1024 * 1024 /* bytes; a body that we make ourselves is far below */ };
@@ -29,10 +30,5 @@ struct mango_sv text_view(const struct text *t);
 void text_free(struct text *t);
 
 #define text_auto __attribute__((cleanup(text_free)))
-
-static inline struct mango_sv sv_z(const char *z)
-{
-    return (struct mango_sv){z, z ? __builtin_strlen(z) : 0};
-}
 
 #endif

@@ -44,13 +44,13 @@ static mango_status run(struct docker *d, const struct mango_call *call, struct 
     if (s < 0)
         return s;
     if (!r.exited)
-        return fail(d, call, MANGO_ERETRY, "the archive was cut off");
+        return fail(d->host, call, MANGO_ERETRY, "the archive was cut off");
     if (r.exit_code == 0)
         return MANGO_OK;
     char words[ARCHIVE_WORDS_MAX + 1];
     snprintf(words, sizeof(words), "%.*s", (int)e->words.len, text_view(&e->words).ptr);
     words[strcspn(words, "\n")] = '\0';
-    return fail(d, call, strstr(words, strerror(ENOSPC)) ? MANGO_EQUOTA : MANGO_EINVALID, "archive: %s", words);
+    return fail(d->host, call, strstr(words, strerror(ENOSPC)) ? MANGO_EQUOTA : MANGO_EINVALID, "archive: %s", words);
 }
 
 mango_status docker_archive_out(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,

@@ -18,18 +18,6 @@ enum {
     AWAIT_NS = 25000000, /* between two of them */
 };
 
-static bool label_ok(struct mango_sv label)
-{
-    if (label.len != LABEL_LEN)
-        return false;
-    for (uint64_t i = 0; i < label.len; i++) {
-        char c = label.ptr[i];
-        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
-            return false;
-    }
-    return true;
-}
-
 static void id_of(struct mango_sv label, char id[NAME_LEN + 1])
 {
     memcpy(id, "mango-", 6);
@@ -92,7 +80,7 @@ mango_status box_enter(struct docker *d, const struct mango_call *call, struct m
     }
     pthread_mutex_unlock(&d->lock);
     if (!ok)
-        return fail(d, call, MANGO_EGONE, "the sandbox is not attached or is being removed");
+        return fail(d->host, call, MANGO_EGONE, "the sandbox is not attached or is being removed");
     *ret = b;
     return MANGO_OK;
 }
@@ -188,7 +176,7 @@ static mango_status enlist(struct docker *d, const struct mango_call *call, cons
     }
     mango_status s = b ? give_ref(b, found, ret) : MANGO_ERETRY;
     pthread_mutex_unlock(&d->lock);
-    return b ? s : fail(d, call, MANGO_ERETRY, "out of memory");
+    return b ? s : fail(d->host, call, MANGO_ERETRY, "out of memory");
 }
 
 /* ---- create and attach ---- */
@@ -196,22 +184,22 @@ static mango_status enlist(struct docker *d, const struct mango_call *call, cons
 static mango_status check_mount(const struct docker *d, const struct mango_call *call, const struct mango_mount *m)
 {
     if (!d->at.socket)
-        return fail(d, call, MANGO_EUNSUPPORTED,
+        return fail(d->host, call, MANGO_EUNSUPPORTED,
                     "folders of this host cannot be mounted by a Docker Engine on another one");
     if (m->source.len == 0 || m->source.ptr[0] != '/' || m->target.len == 0 || m->target.ptr[0] != '/' || m->flags)
-        return fail(d, call, MANGO_EINVALID, "a mount has two absolute paths and is read-only");
+        return fail(d->host, call, MANGO_EINVALID, "a mount has two absolute paths and is read-only");
     return MANGO_OK;
 }
 
 static mango_status check_spec(const struct docker *d, const struct mango_call *call,
                                const struct mango_sandbox_spec *spec)
 {
-    if (!label_ok(spec->label) || (spec->owner.len != 0 && !label_ok(spec->owner)))
-        return fail(d, call, MANGO_EINVALID, "label and owner must be %d lowercase hex digits", LABEL_LEN);
+    if (!sv_hex(spec->label, LABEL_LEN) || (spec->owner.len != 0 && !sv_hex(spec->owner, LABEL_LEN)))
+        return fail(d->host, call, MANGO_EINVALID, "label and owner must be %d lowercase hex digits", LABEL_LEN);
     if (spec->workdir.len >= ROOT_MAX ||
         (spec->workdir.len > 0 && (spec->workdir.len < 2 || spec->workdir.ptr[0] != '/')))
-        return fail(d, call, MANGO_EINVALID, "the workspace must be an absolute path of at most %d bytes, and not /",
-                    ROOT_MAX - 1);
+        return fail(d->host, call, MANGO_EINVALID,
+                    "the workspace must be an absolute path of at most %d bytes, and not /", ROOT_MAX - 1);
     for (uint64_t i = 0; i < spec->n_mounts; i++) {
         mango_status s = check_mount(d, call, &spec->mounts[i]);
         if (s < 0)
@@ -224,10 +212,10 @@ static mango_status verify(const struct docker *d, const struct mango_call *call
                            const struct mango_sandbox_spec *spec, const struct container *c)
 {
     if (!sv_is(spec->label, c->label) || !c->root[0])
-        return fail(d, call, MANGO_EDENIED, "the container %s exists and does not belong to this session", name);
+        return fail(d->host, call, MANGO_EDENIED, "the container %s exists and does not belong to this session", name);
     if (c->open_network && spec->network && spec->network->mode != MANGO_NET_OPEN)
-        return fail(d, call, MANGO_EDENIED, "the container %s has an open network, and the environment allows none",
-                    name);
+        return fail(d->host, call, MANGO_EDENIED,
+                    "the container %s has an open network, and the environment allows none", name);
     mango_status s = volume_check(d, call, name, c->identity);
     return s == MANGO_OK && c->door && spec->network && spec->network->mode == MANGO_NET_LIMITED
                ? egress_open(d, call, spec->label, spec->network, NULL)
@@ -256,7 +244,7 @@ static mango_status rebuild(struct docker *d, const struct mango_call *call, con
     if (s == MANGO_OK)
         s = container_inspect(d, call, name, &now);
     if (s == MANGO_OK && (!now.there || strcmp(now.identity, c->identity) != 0))
-        s = fail(d, call, MANGO_ERETRY, "the container %s comes and goes: something else removes it", name);
+        s = fail(d->host, call, MANGO_ERETRY, "the container %s comes and goes: something else removes it", name);
     return s == MANGO_OK ? container_start(d, call, name, &refused) : s;
 }
 
@@ -276,7 +264,8 @@ static mango_status bind(struct docker *d, const struct mango_call *call, const 
 /* A start that was refused leaves no container; the volume is new and goes with it. */
 static void undo(const struct docker *d, const char *name, struct mango_sv label)
 {
-    struct mango_call own = {.struct_size = sizeof(own), .deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000)};
+    struct mango_call own = {.struct_size = sizeof(own),
+                             .deadline_ns = now_ns(d->host) + CONTROL_MS * UINT64_C(1000000)};
     (void)container_remove(d, &own, name, label);
 }
 
@@ -327,7 +316,7 @@ mango_status docker_create(void *ctx, const struct mango_call *call, const struc
             undo(d, name, spec->label);
         return s;
     }
-    return fail(d, call, MANGO_ERETRY, "the container %s comes and goes: something else removes it", name);
+    return fail(d->host, call, MANGO_ERETRY, "the container %s comes and goes: something else removes it", name);
 }
 
 mango_status docker_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
@@ -341,10 +330,11 @@ mango_status docker_attach(void *ctx, const struct mango_call *call, struct mang
         return s;
     id_of(spec->label, name);
     if (!sv_is(id, name))
-        return fail(d, call, MANGO_EDENIED, "the stored reference does not belong to this session");
+        return fail(d->host, call, MANGO_EDENIED, "the stored reference does not belong to this session");
     s = container_inspect(d, call, name, &c);
     if (s == MANGO_OK && !c.there)
-        return fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", name);
+        return fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more",
+                    name);
     return s == MANGO_OK ? bind(d, call, spec, name, &c, true, ret) : s;
 }
 
@@ -361,17 +351,20 @@ static mango_status connect_box(struct box *b, const struct mango_call *call, st
     bool refused;
     s = container_inspect(d, call, b->id, &c);
     if (s == MANGO_OK && !c.there)
-        return fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", b->id);
-    if (s == MANGO_OK && strcmp(c.identity, b->identity) != 0)
-        return fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s is another one than the session's",
+        return fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more",
                     b->id);
+    if (s == MANGO_OK && strcmp(c.identity, b->identity) != 0)
+        return fail(d->host, call, MANGO_EGONE,
+                    "the workspace is lost: the container %s is another one than the session's", b->id);
     if (s == MANGO_OK)
         s = volume_check(d, call, b->id, b->identity);
     if (s == MANGO_OK)
         s = wake(d, call, b->id, &c, &refused); /* what was refused here is made anew by the next attach */
     if (s == MANGO_OK)
         s = mux_open(d, call, b->id, b->root, ret);
-    return s == MANGO_ENOENT ? fail(d, call, MANGO_ERETRY, "the container %s stops at once after its start", b->id) : s;
+    return s == MANGO_ENOENT
+               ? fail(d->host, call, MANGO_ERETRY, "the container %s stops at once after its start", b->id)
+               : s;
 }
 
 mango_status box_mux(struct box *b, const struct mango_call *call, struct mux **ret)
@@ -390,14 +383,14 @@ mango_status box_mux(struct box *b, const struct mango_call *call, struct mux **
         pthread_mutex_unlock(&b->start);
         if (m)
             mux_unref(m);
-        return fail(b->docker, call, MANGO_EINVALID, "the sandbox is paused; resume it first");
+        return fail(b->docker->host, call, MANGO_EINVALID, "the sandbox is paused; resume it first");
     }
     if (m && !mux_fresh(m, call)) {
         mux_unref(m);
         m = NULL;
     }
     if (!m && dying)
-        s = fail(b->docker, call, MANGO_EGONE, "the sandbox is being removed");
+        s = fail(b->docker->host, call, MANGO_EGONE, "the sandbox is being removed");
     else if (!m)
         s = connect_box(b, call, &m);
     if (s == MANGO_OK && m) {
@@ -464,11 +457,11 @@ mango_status docker_destroy(void *ctx, const struct mango_call *call, struct man
     char name[NAME_LEN + 1];
     struct mango_call own = *call;
     own.token = NULL;
-    if (!label_ok(label))
-        return fail(d, call, MANGO_EINVALID, "label must be %d lowercase hex digits", LABEL_LEN);
+    if (!sv_hex(label, LABEL_LEN))
+        return fail(d->host, call, MANGO_EINVALID, "label must be %d lowercase hex digits", LABEL_LEN);
     id_of(label, name);
     if (id.len > 0 && !sv_is(id, name))
-        return fail(d, call, MANGO_EDENIED, "the stored reference does not belong to this session");
+        return fail(d->host, call, MANGO_EDENIED, "the stored reference does not belong to this session");
     (void)docker_detach(d, call, sv_z(name));
     mango_status s = container_remove(d, &own, name, label);
     if (s == MANGO_OK)
@@ -488,7 +481,7 @@ static mango_status list(const struct docker *d, const struct mango_call *call, 
     text_url(&path, text_view(&filter));
     const struct engine_req req = {.method = "GET", .path = path.ptr, .control = true};
     mango_status s =
-        path.bad || filter.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, r);
+        path.bad || filter.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, r);
     return s == MANGO_OK && r->status != 200 ? engine_fail(d, call, r, "list what this deployment owns") : s;
 }
 
@@ -503,7 +496,7 @@ struct listing {
 static void give(struct listing *l, struct mango_sv labels, int64_t created_us)
 {
     char label[LABEL_LEN + 1], owner[LABEL_LEN + 1], name[NAME_LEN + 1];
-    if (l->stop || !json_copy(labels, "io.mango.label", label, sizeof(label)) || !label_ok(sv_z(label)) ||
+    if (l->stop || !json_copy(labels, "io.mango.label", label, sizeof(label)) || !sv_hex(sv_z(label), LABEL_LEN) ||
         !json_copy(labels, "io.mango.owner", owner, sizeof(owner)) || !sv_is(l->owner, owner))
         return;
     id_of(sv_z(label), name);
@@ -532,8 +525,8 @@ mango_status docker_list_owned(void *ctx, const struct mango_call *call, struct 
     struct engine_res containers = {0}, volumes = {0};
     struct listing l = {.owner = owner, .fn = fn, .fn_ctx = fn_ctx};
     struct mango_sv item;
-    if (!label_ok(owner))
-        return fail(d, call, MANGO_EINVALID, "owner must be %d lowercase hex digits", LABEL_LEN);
+    if (!sv_hex(owner, LABEL_LEN))
+        return fail(d->host, call, MANGO_EINVALID, "owner must be %d lowercase hex digits", LABEL_LEN);
     mango_status s = list(d, call, "containers", owner, &containers);
     if (s == MANGO_OK)
         s = list(d, call, "volumes", owner, &volumes);

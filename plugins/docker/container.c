@@ -55,11 +55,12 @@ mango_status volume_check(const struct docker *d, const struct mango_call *call,
     const struct engine_req req = {.method = "GET", .path = path, .control = true};
     mango_status s = engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status == 404)
-        s = fail(d, call, MANGO_EGONE, "the workspace is lost: its volume %s does not exist any more", name);
+        s = fail(d->host, call, MANGO_EGONE, "the workspace is lost: its volume %s does not exist any more", name);
     else if (s == MANGO_OK && r.status != 200)
         s = engine_fail(d, call, &r, "look at the workspace's volume");
     else if (s == MANGO_OK && !json_is(engine_body(d, &r), "Labels/io.mango.identity", identity))
-        s = fail(d, call, MANGO_EGONE, "the workspace is lost: the volume %s is another one than the session's", name);
+        s = fail(d->host, call, MANGO_EGONE, "the workspace is lost: the volume %s is another one than the session's",
+                 name);
     engine_free(d, &r);
     return s;
 }
@@ -96,7 +97,7 @@ static mango_status whose(const struct docker *d, const struct mango_call *call,
     if (json_get(volume, "Labels/io.mango.label").len == 0)
         return MANGO_ENOENT;
     if (!json_copy(volume, "Labels/io.mango.label", found, sizeof(found)) || !sv_is(label, found))
-        return fail(d, call, MANGO_EDENIED, "the volume %s exists and does not belong to this session", name);
+        return fail(d->host, call, MANGO_EDENIED, "the volume %s exists and does not belong to this session", name);
     return MANGO_OK;
 }
 
@@ -119,7 +120,7 @@ static mango_status post_volume(const struct docker *d, const struct mango_call 
     text_add(&body, "}");
     const struct engine_req req = {
         .method = "POST", .path = "/volumes/create", .body = text_view(&body), .control = true};
-    mango_status s = body.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    mango_status s = body.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status != 201)
         s = engine_fail(d, call, &r,
                         disk ? "make a volume with a size limit (the file system below its data folder needs project "
@@ -128,7 +129,7 @@ static mango_status post_volume(const struct docker *d, const struct mango_call 
     else if (s == MANGO_OK)
         s = whose(d, call, engine_body(d, &r), name, spec->label);
     if (s == MANGO_OK && !json_copy(engine_body(d, &r), "Labels/io.mango.identity", found, sizeof(found)))
-        s = fail(d, call, MANGO_EDENIED, "the volume %s has lost its identity", name);
+        s = fail(d->host, call, MANGO_EDENIED, "the volume %s has lost its identity", name);
     *ret_new = strcmp(identity, found) == 0;
     memcpy(identity, found, sizeof(found));
     engine_free(d, &r);
@@ -143,7 +144,7 @@ static mango_status make_volume(const struct docker *d, const struct mango_call 
     mango_status s = post_volume(d, call, spec, name, root, identity, ret_new);
     if (s == MANGO_ENOENT && (s = drop_volume(d, call, name)) == MANGO_OK)
         s = post_volume(d, call, spec, name, root, identity, ret_new);
-    return s == MANGO_ENOENT ? fail(d, call, MANGO_EINTERNAL, "the volume %s does not keep its labels", name) : s;
+    return s == MANGO_ENOENT ? fail(d->host, call, MANGO_EINTERNAL, "the volume %s does not keep its labels", name) : s;
 }
 
 static void put_bind(struct text *t, struct mango_sv source, struct mango_sv target)
@@ -242,7 +243,7 @@ static mango_status post_container(const struct docker *d, const struct mango_ca
 static void undo_volume(const struct docker *d, const char *name)
 {
     const struct mango_call own = {.struct_size = sizeof(own),
-                                   .deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000)};
+                                   .deadline_ns = now_ns(d->host) + CONTROL_MS * UINT64_C(1000000)};
     (void)drop_volume(d, &own, name);
 }
 
@@ -255,7 +256,7 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
     int status = 0;
     *ret_lost = false;
     if (spec->image.len >= sizeof(image))
-        return fail(d, call, MANGO_EINVALID, "the image's name is longer than %d bytes", IMAGE_MAX - 1);
+        return fail(d->host, call, MANGO_EINVALID, "the image's name is longer than %d bytes", IMAGE_MAX - 1);
     snprintf(image, sizeof(image), "%.*s", (int)spec->image.len, spec->image.len ? spec->image.ptr : "");
     if (!image[0])
         snprintf(image, sizeof(image), "%s", d->set.image);
@@ -272,7 +273,7 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
     }
     put_container(&body, d, spec, child, name, root, identity, text_view(&door));
     if (body.bad)
-        return fail(d, call, MANGO_ERETRY, "out of memory");
+        return fail(d->host, call, MANGO_ERETRY, "out of memory");
     s = post_container(d, call, text_view(&body), name, &status);
     if (s == MANGO_ENOENT) { /* the child image was removed since */
         s = image_make(d, call, image, root, child);
@@ -347,7 +348,7 @@ static mango_status delete_until_gone(const struct docker *d, const struct mango
         if (s == MANGO_OK && status != 204 && status != 404)
             s = engine_fail(d, call, &r, what);
         engine_free(d, &r);
-        if (s == MANGO_OK || status != 409 || (call->deadline_ns && now_ns(d) >= call->deadline_ns))
+        if (s == MANGO_OK || status != 409 || (call->deadline_ns && now_ns(d->host) >= call->deadline_ns))
             return s;
         rest();
     }
@@ -406,7 +407,7 @@ mango_status container_remove(const struct docker *d, const struct mango_call *c
     bool volume = false;
     mango_status s = container_inspect(d, call, name, &c);
     if (s == MANGO_OK && c.there && !sv_is(label, c.label))
-        return fail(d, call, MANGO_EDENIED, "the container %s does not belong to this session", name);
+        return fail(d->host, call, MANGO_EDENIED, "the container %s does not belong to this session", name);
     if (s == MANGO_OK && c.there)
         s = container_drop(d, call, name);
     if (s == MANGO_OK)

@@ -29,7 +29,7 @@ mango_status registry_auth(const struct docker *d, const struct mango_call *call
     mango_status s = MANGO_OK;
     if (fd < 0) {
         if (path && errno != ENOENT && errno != ENOTDIR)
-            s = fail(d, call, MANGO_EINVALID, "cannot read %.200s: %s; see DOCKER_CONFIG", path, strerror(errno));
+            s = fail(d->host, call, MANGO_EINVALID, "cannot read %.200s: %s; see DOCKER_CONFIG", path, strerror(errno));
         free(path);
         return s;
     }
@@ -38,9 +38,9 @@ mango_status registry_auth(const struct docker *d, const struct mango_call *call
     close(fd);
     registry_of(image, host, sizeof(host));
     if (n < 0)
-        s = fail(d, call, MANGO_EINVALID, "cannot read %.200s: %s", path, strerror(errno));
+        s = fail(d->host, call, MANGO_EINVALID, "cannot read %.200s: %s", path, strerror(errno));
     else if (registry_lookup((struct mango_sv){text, (uint64_t)n}, host, out, why, sizeof(why)) < 0)
-        s = fail(d, call, MANGO_EINVALID, "%.200s %s", path, why);
+        s = fail(d->host, call, MANGO_EINVALID, "%.200s %s", path, why);
     if (text)
         explicit_bzero(text, CONFIG_MAX);
     free(text);

@@ -13,7 +13,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "common/path-error.h"
+#include "common/host.h"
 #include "common/text.h"
 #include "docker/endpoint.h"
 #include "mango/plugin.h"
@@ -73,18 +73,14 @@ struct box {
     bool limited; /* has a door of the filtering proxy; does not change */
 };
 
-/* ---- util.c ---- */
-mango_status fail(const struct docker *d, const struct mango_call *call, mango_status s, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-mango_status fail_path(const struct docker *d, const struct mango_call *call, int errnum, struct mango_sv path,
-                       struct mango_sv text);
-bool sv_is(struct mango_sv s, const char *z);
-char *sv_dup(struct mango_sv s);           /* NULL when memory is gone or s holds a NUL */
-void random_hex(char *out, size_t digits); /* and a NUL */
-uint64_t now_ns(const struct docker *d);
 /* call with another limit: ms from now, or call's own deadline when that comes first. */
-struct mango_call call_within(const struct docker *d, const struct mango_call *call, uint32_t ms);
-struct mango_sv no_text(void);
+static inline struct mango_call call_within(const struct docker *d, const struct mango_call *call, uint32_t ms)
+{
+    struct mango_call own = {.struct_size = sizeof(own), .token = call->token, .err = call->err};
+    uint64_t until = now_ns(d->host) + ms * UINT64_C(1000000);
+    own.deadline_ns = call->deadline_ns && call->deadline_ns < until ? call->deadline_ns : until;
+    return own;
+}
 
 /* ---- engine.c ---- */
 struct engine_req {

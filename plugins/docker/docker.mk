@@ -29,8 +29,7 @@ plugins_docker_docker_la_SOURCES = \
 	plugins/docker/registry.h \
 	plugins/docker/run.c \
 	plugins/docker/run.h \
-	plugins/docker/snapshot.c \
-	plugins/docker/util.c
+	plugins/docker/snapshot.c
 
 plugins_docker_docker_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
 plugins_docker_docker_la_LIBADD = plugins/common/libcommon.la -lpthread -ldl

@@ -13,9 +13,9 @@ mango_status egress_open(const struct docker *d, const struct mango_call *call, 
 {
     const struct mango_host *h = d->host;
     if (!MANGO_HAS(h, egress_open) || !(h->features & MANGO_HOST_EGRESS))
-        return fail(d, call, MANGO_EUNSUPPORTED, "this server has no filtering proxy for limited networks");
+        return fail(d->host, call, MANGO_EUNSUPPORTED, "this server has no filtering proxy for limited networks");
     if (!d->at.socket)
-        return fail(d, call, MANGO_EUNSUPPORTED,
+        return fail(d->host, call, MANGO_EUNSUPPORTED,
                     "limited networks need the Docker Engine on the server's own host (DOCKER_HOST=unix://...)");
     struct mango_buf *dir = h->buf_new(h, DIR_MAX);
     const struct mango_egress_req req = {.struct_size = sizeof(req), .label = label, .network = network};
@@ -45,7 +45,7 @@ mango_status docker_set_network(void *ctx, const struct mango_call *call, struct
     if (b->limited && net->mode != MANGO_NET_OPEN)
         s = egress_open(d, call, label, net, NULL);
     else
-        s = fail(d, call, MANGO_EUNSUPPORTED,
+        s = fail(d->host, call, MANGO_EUNSUPPORTED,
                  "a sandbox that was made with %s network keeps it; only the list of a limited one can change",
                  b->limited ? "a limited" : "an open or no");
     box_leave(b);

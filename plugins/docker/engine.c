@@ -46,9 +46,9 @@ static mango_status unreachable(const struct docker *d, const struct mango_call 
         return s;
     const char *scheme = d->at.socket ? "unix://" : "", *place = d->at.socket ? d->at.socket : d->at.base;
     if (flags & MANGO_HTTP_RES_SENT)
-        return fail(d, call, s, "the Docker Engine at %s%s broke the connection off", scheme, place);
-    return fail(d, call, s, "the Docker Engine at %s%s cannot be reached; is it running, and is DOCKER_HOST right?",
-                scheme, place);
+        return fail(d->host, call, s, "the Docker Engine at %s%s broke the connection off", scheme, place);
+    return fail(d->host, call, s,
+                "the Docker Engine at %s%s cannot be reached; is it running, and is DOCKER_HOST right?", scheme, place);
 }
 
 mango_status engine_call(const struct docker *d, const struct mango_call *call, const struct engine_req *req,
@@ -60,7 +60,7 @@ mango_status engine_call(const struct docker *d, const struct mango_call *call, 
     struct mango_call own = req->control ? call_within(d, call, CONTROL_MS) : *call;
     *ret = (struct engine_res){.body = d->host->buf_new(d->host, BODY_MAX)};
     if (!ret->body || !make_url(d, req->path, url))
-        return fail(d, call, MANGO_EINTERNAL, "cannot put together a request to the Docker Engine");
+        return fail(d->host, call, MANGO_EINTERNAL, "cannot put together a request to the Docker Engine");
     fill(d, &h, req->method, url);
     h.headers = headers;
     if (req->body.len > 0 || req->source)
@@ -116,7 +116,8 @@ mango_status engine_fail(const struct docker *d, const struct mango_call *call, 
         if ((unsigned char)*c < 0x20)
             *c = ' ';
     }
-    return fail(d, call, class_of(r->status), "the Docker Engine could not %s (HTTP %d): %s", what, r->status, message);
+    return fail(d->host, call, class_of(r->status), "the Docker Engine could not %s (HTTP %d): %s", what, r->status,
+                message);
 }
 
 mango_status engine_hijack(const struct docker *d, const struct mango_call *call, const char *path,
@@ -131,7 +132,7 @@ mango_status engine_hijack(const struct docker *d, const struct mango_call *call
     *ret = 0;
     *r = (struct engine_res){.body = d->host->buf_new(d->host, BODY_MAX)};
     if (!r->body || !make_url(d, path, url))
-        return fail(d, call, MANGO_EINTERNAL, "cannot put together a request to the Docker Engine");
+        return fail(d->host, call, MANGO_EINTERNAL, "cannot put together a request to the Docker Engine");
     fill(d, &h, "POST", url);
     h.headers = headers;
     h.n_headers = sizeof(headers) / sizeof(headers[0]);
@@ -176,7 +177,7 @@ mango_status engine_hello(struct docker *d, const struct mango_call *call)
     if (s == MANGO_OK && res.status != 200)
         s = engine_fail(d, call, &r, "answer");
     else if (s == MANGO_OK && !endpoint_version(hello.version, d->api))
-        s = fail(d, call, MANGO_EINVALID,
+        s = fail(d->host, call, MANGO_EINVALID,
                  "the Docker Engine speaks API version '%s'; 1.40 (Docker 19.03) or newer is needed", hello.version);
     engine_free(d, &r);
     return s;

@@ -59,14 +59,15 @@ static mango_status not_started(struct run *r, const struct mango_call *call, co
     int e = r->end.error;
     shown(req->argv[0], name);
     if (strcmp(r->words, "cwd") == 0)
-        return fail_path(r->docker, call, e, req->cwd, no_text());
+        return fail_path(r->docker->host, call, e, req->cwd);
     if (e == E2BIG)
-        return fail(r->docker, call, MANGO_ETOOBIG,
+        return fail(r->docker->host, call, MANGO_ETOOBIG,
                     "the arguments are larger than the kernel takes; pass content through stdin or a file");
     if (e == EAGAIN || e == ENOMEM)
-        return fail(r->docker, call, MANGO_ERETRY, "the sandbox has no room for another process: %s", strerror(e));
+        return fail(r->docker->host, call, MANGO_ERETRY, "the sandbox has no room for another process: %s",
+                    strerror(e));
     if (e == EPROTO)
-        return fail(r->docker, call, MANGO_EINTERNAL, "mango-box did not understand the command");
+        return fail(r->docker->host, call, MANGO_EINTERNAL, "mango-box did not understand the command");
     int n = snprintf(text, sizeof(text), "mango: %s: %s\n", name, e == ENOENT ? "not found" : strerror(e));
     chunk_feed(&r->err, text, (uint64_t)n);
     run_result(r, ret);
@@ -88,10 +89,11 @@ static mango_status stopped(struct run *r, const struct mango_call *call, int wh
     ret->cancelled = why == RUN_CANCEL;
     ret->timed_out = why == RUN_TIME;
     if (why == RUN_CANCEL)
-        return fail(r->docker, call, MANGO_ECANCELED, "cancelled; the command and what it started were killed");
+        return fail(r->docker->host, call, MANGO_ECANCELED, "cancelled; the command and what it started were killed");
     if (own_limit)
         return MANGO_OK;
-    return fail(r->docker, call, MANGO_ETIMEOUT, "the deadline passed; the command and what it started were killed");
+    return fail(r->docker->host, call, MANGO_ETIMEOUT,
+                "the deadline passed; the command and what it started were killed");
 }
 
 static mango_status wait_end(struct run *r, const struct mango_call *call, const struct mango_exec_req *req,
@@ -108,7 +110,7 @@ static mango_status wait_end(struct run *r, const struct mango_call *call, const
             return in->status;
         }
         what = run_wait(r, call, until, !in->done);
-        if ((what == RUN_OUTPUT || what == RUN_ROOM) && until && now_ns(r->docker) >= until)
+        if ((what == RUN_OUTPUT || what == RUN_ROOM) && until && now_ns(r->docker->host) >= until)
             what = RUN_TIME; /* output that never pauses */
     } while (what == RUN_OUTPUT || what == RUN_ROOM);
     if (what != RUN_END)
@@ -130,7 +132,7 @@ static mango_status run_once(struct box *b, const struct mango_call *call, const
     if (in.source) {
         in.data = no_text();
         if (!(in.piece = malloc(SOURCE_BYTES)))
-            return fail(b->docker, call, MANGO_ERETRY, "out of memory");
+            return fail(b->docker->host, call, MANGO_ERETRY, "out of memory");
     }
     mango_status s = run_start(b, call, req, has_input ? RUN_STDIN : RUN_NO_STDIN, &r, ret_unsent);
     if (s == MANGO_OK)
@@ -151,7 +153,7 @@ mango_status docker_exec(void *ctx, const struct mango_call *call, struct mango_
         return s;
     if (d->host->cancelled(d->host, call)) {
         ret->cancelled = 1;
-        s = fail(d, call, MANGO_ECANCELED, "cancelled before the command was started");
+        s = fail(d->host, call, MANGO_ECANCELED, "cancelled before the command was started");
     } else {
         s = run_once(b, call, req, ret, &unsent);
         if (s < 0 && unsent) /* the Engine was restarted since the last command */
@@ -160,7 +162,7 @@ mango_status docker_exec(void *ctx, const struct mango_call *call, struct mango_
         bool dying = b->dying;
         pthread_mutex_unlock(&b->lock);
         if (s == MANGO_OK && ret->unknown && dying)
-            s = fail(d, call, MANGO_EGONE, "the sandbox was removed while the command ran");
+            s = fail(d->host, call, MANGO_EGONE, "the sandbox was removed while the command ran");
     }
     box_leave(b);
     return s;

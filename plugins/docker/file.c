@@ -22,7 +22,7 @@ static mango_status begin(struct box *b, struct op *o, uint8_t kind, const struc
     text_auto struct text payload = {0};
     struct mux *m = NULL;
     if (o->path.len > MUX_PATH_MAX)
-        return fail_path(b->docker, o->call, ENAMETOOLONG, o->path, no_text());
+        return fail_path(b->docker->host, o->call, ENAMETOOLONG, o->path);
     mango_status s = box_mux(b, o->call, &m);
     if (s < 0)
         return s;
@@ -31,9 +31,10 @@ static mango_status begin(struct box *b, struct op *o, uint8_t kind, const struc
     text_bytes(&payload, (const char *)f, sizeof(*f));
     text_sv(&payload, o->path);
     if (!o->chan || payload.bad)
-        return fail(b->docker, o->call, MANGO_ERETRY, "out of memory");
+        return fail(b->docker->host, o->call, MANGO_ERETRY, "out of memory");
     o->lost = !mux_send(o->chan, o->call, kind, text_view(&payload));
-    return o->lost ? fail(b->docker, o->call, MANGO_ERETRY, "the connection into the container was lost") : MANGO_OK;
+    return o->lost ? fail(b->docker->host, o->call, MANGO_ERETRY, "the connection into the container was lost")
+                   : MANGO_OK;
 }
 
 /* *ret NULL: DATA may be sent. */
@@ -44,12 +45,12 @@ static mango_status next(struct op *o, bool want_room, struct frame **ret)
     case MUX_ROOM:
         return MANGO_OK;
     case MUX_TIME:
-        return fail(o->docker, o->call, MANGO_ETIMEOUT, "the sandbox did not answer in time");
+        return fail(o->docker->host, o->call, MANGO_ETIMEOUT, "the sandbox did not answer in time");
     case MUX_CANCEL:
         return MANGO_ECANCELED;
     default:
         o->lost = true;
-        return fail(o->docker, o->call, MANGO_ERETRY, "the connection into the container was lost");
+        return fail(o->docker->host, o->call, MANGO_ERETRY, "the connection into the container was lost");
     }
 }
 
@@ -57,13 +58,13 @@ static mango_status next(struct op *o, bool want_room, struct frame **ret)
 static mango_status on_end(const struct op *o, const struct frame *f, struct mux_end *ret)
 {
     if (f->head.len < sizeof(*ret))
-        return fail(o->docker, o->call, MANGO_EINTERNAL, "mango-box sent half an answer");
+        return fail(o->docker->host, o->call, MANGO_EINTERNAL, "mango-box sent half an answer");
     memcpy(ret, f->data, sizeof(*ret));
     if (ret->error == EPROTO)
-        return fail(o->docker, o->call, MANGO_EINTERNAL, "mango-box did not understand the request");
+        return fail(o->docker->host, o->call, MANGO_EINTERNAL, "mango-box did not understand the request");
     if (ret->error)
-        return fail_path(o->docker, o->call, ret->error, o->path,
-                         (struct mango_sv){f->data + sizeof(*ret), f->head.len - sizeof(*ret)});
+        return fail_path_as(o->docker->host, o->call, ret->error, o->path,
+                            (struct mango_sv){f->data + sizeof(*ret), f->head.len - sizeof(*ret)});
     return MANGO_OK;
 }
 
@@ -114,7 +115,7 @@ mango_status docker_read(void *ctx, const struct mango_call *call, struct mango_
     struct op o = {.docker = d, .call = call, .path = req->path};
     *ret_eof = 0;
     if (req->offset > INT64_MAX || req->max > INT64_MAX)
-        return fail(d, call, MANGO_EINVALID, "offset and max must be below 2^63");
+        return fail(d->host, call, MANGO_EINVALID, "offset and max must be below 2^63");
     mango_status s = box_enter(d, call, id, &b);
     if (s < 0)
         return s;
@@ -154,7 +155,7 @@ static mango_status send_all(struct op *o, struct mango_sv data, bool *ret_ended
         }
         if (!mux_send(o->chan, o->call, MUX_DATA, (struct mango_sv){data.ptr, n})) {
             o->lost = true;
-            return fail(o->docker, o->call, MANGO_ERETRY, "the connection into the container was lost");
+            return fail(o->docker->host, o->call, MANGO_ERETRY, "the connection into the container was lost");
         }
         data = (struct mango_sv){data.ptr + n, data.len - n};
         if (o->docker->host->cancelled(o->docker->host, o->call))
@@ -166,7 +167,7 @@ static mango_status send_all(struct op *o, struct mango_sv data, bool *ret_ended
 static mango_status send_source(struct op *o, const struct mango_write_req *req, bool *ret_ended)
 {
     char *piece = malloc(SOURCE_BYTES);
-    mango_status s = piece ? MANGO_OK : fail(o->docker, o->call, MANGO_ERETRY, "out of memory");
+    mango_status s = piece ? MANGO_OK : fail(o->docker->host, o->call, MANGO_ERETRY, "out of memory");
     int64_t total = 0;
     while (s == MANGO_OK && !*ret_ended) {
         int64_t n = req->source(req->source_ctx, piece, SOURCE_BYTES);
@@ -179,8 +180,8 @@ static mango_status send_source(struct op *o, const struct mango_write_req *req,
     }
     free(piece);
     if (s == MANGO_OK && !*ret_ended && req->source_len >= 0 && total != req->source_len)
-        s = fail(o->docker, o->call, MANGO_EINVALID, "the content ended after %lld of %lld bytes", (long long)total,
-                 (long long)req->source_len);
+        s = fail(o->docker->host, o->call, MANGO_EINVALID, "the content ended after %lld of %lld bytes",
+                 (long long)total, (long long)req->source_len);
     return s;
 }
 
@@ -194,7 +195,7 @@ static mango_status write_once(struct box *b, struct op *o, const struct mango_w
         s = req->source ? send_source(o, req, &ended) : send_all(o, req->content, &ended);
     if (s == MANGO_OK && !ended && !mux_send(o->chan, o->call, MUX_EOF, no_text())) {
         o->lost = true;
-        s = fail(o->docker, o->call, MANGO_ERETRY, "the connection into the container was lost");
+        s = fail(o->docker->host, o->call, MANGO_ERETRY, "the connection into the container was lost");
     }
     while (s == MANGO_OK && !ended)
         s = hear(o, false, &ended);

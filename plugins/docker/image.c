@@ -31,7 +31,8 @@ static mango_status check_name(const struct docker *d, const struct mango_call *
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/:@";
     size_t n = strlen(image);
     if (n == 0 || n >= IMAGE_MAX || strspn(image, allowed) != n || strstr(image, "..") || image[0] == '/')
-        return fail(d, call, MANGO_EINVALID, "'%.100s' is no name of an image: [REGISTRY/]NAME[:TAG][@DIGEST]", image);
+        return fail(d->host, call, MANGO_EINVALID, "'%.100s' is no name of an image: [REGISTRY/]NAME[:TAG][@DIGEST]",
+                    image);
     return MANGO_OK;
 }
 
@@ -86,11 +87,11 @@ static mango_status pull(struct docker *d, const struct mango_call *call, const 
                                    .registry = auth.len ? auth.ptr : NULL,
                                    .sink = on_progress,
                                    .sink_ctx = &p};
-    s = path.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    s = path.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
     if (p.line.len > 0)
         on_line(&p);
     if (s == MANGO_OK && (r.status != 200 || p.error[0]))
-        s = fail(d, call, r.status == 200 || r.status >= 500 ? MANGO_ERETRY : MANGO_EINVALID,
+        s = fail(d->host, call, r.status == 200 || r.status >= 500 ? MANGO_ERETRY : MANGO_EINVALID,
                  "image '%.200s' could not be pulled (HTTP %d): %s; check MANGO_SANDBOX_IMAGE, the registry and its "
                  "credentials",
                  image, r.status, p.error);
@@ -117,10 +118,10 @@ static mango_status inspect(struct docker *d, const struct mango_call *call, con
     } else if (s == MANGO_OK) {
         struct mango_sv doc = engine_body(d, &r);
         if (!json_copy(doc, "Id", ret_id, TAG_MAX))
-            s = fail(d, call, MANGO_EINTERNAL, "the Docker Engine described image '%.200s' without an Id", image);
+            s = fail(d->host, call, MANGO_EINTERNAL, "the Docker Engine described image '%.200s' without an Id", image);
         else if (check_arch && json_copy(doc, "Architecture", arch, sizeof(arch)) &&
                  json_copy(doc, "Os", os, sizeof(os)) && (strcmp(os, "linux") != 0 || strcmp(arch, OWN_ARCH) != 0))
-            s = fail(d, call, MANGO_EUNSUPPORTED,
+            s = fail(d->host, call, MANGO_EUNSUPPORTED,
                      "image '%.200s' is for %s/%s; this server brings its program for linux/" OWN_ARCH " only", image,
                      os, arch);
     }
@@ -171,7 +172,7 @@ static mango_status put_files(struct docker *d, const struct mango_call *call, c
     snprintf(path, sizeof(path), "/containers/%.64s/archive?path=%%2F", id);
     const struct engine_req req = {
         .method = "PUT", .path = path, .body = text_view(&tar), .type = "application/x-tar", .control = true};
-    mango_status s = tar.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    mango_status s = tar.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status != 200)
         s = engine_fail(d, call, &r, "put mango-box into the image");
     engine_free(d, &r);
@@ -192,7 +193,7 @@ mango_status image_commit(const struct docker *d, const struct mango_call *call,
     text_add(&body, "}}");
     const struct engine_req req = {.method = "POST", .path = path.ptr, .body = text_view(&body)};
     mango_status s =
-        path.bad || body.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+        path.bad || body.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status != 201)
         s = engine_fail(d, call, &r, "save an image");
     engine_free(d, &r);
@@ -210,7 +211,7 @@ mango_status template_make(const struct docker *d, const struct mango_call *call
                     "\"Labels\":{\"io.mango.kind\":\"template\"},\"HostConfig\":{\"NetworkMode\":\"none\"}}");
     const struct engine_req req = {
         .method = "POST", .path = "/containers/create", .body = text_view(&body), .control = true};
-    mango_status s = body.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    mango_status s = body.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
     if (s == MANGO_OK && (r.status != 201 || !json_copy(engine_body(d, &r), "Id", ret_id, 80)))
         s = engine_fail(d, call, &r, "make a container of the image");
     engine_free(d, &r);
@@ -220,7 +221,7 @@ mango_status template_make(const struct docker *d, const struct mango_call *call
 void template_drop(const struct docker *d, const char *id)
 {
     const struct mango_call own = {.struct_size = sizeof(own),
-                                   .deadline_ns = now_ns(d) + CONTROL_MS * UINT64_C(1000000)};
+                                   .deadline_ns = now_ns(d->host) + CONTROL_MS * UINT64_C(1000000)};
     if (id[0])
         (void)container_drop(d, &own, id);
 }
@@ -256,7 +257,7 @@ mango_status image_ready(struct docker *d, const struct mango_call *call, const 
             s = inspect(d, call, image, base, true);
     }
     if (s < 0)
-        return s == MANGO_ENOENT ? fail(d, call, MANGO_ERETRY, "image '%.200s' is gone again", image) : s;
+        return s == MANGO_ENOENT ? fail(d->host, call, MANGO_ERETRY, "image '%.200s' is gone again", image) : s;
     child_name(d, base, root, ret_child);
     s = inspect(d, call, ret_child, found, false);
     return s == MANGO_ENOENT ? image_make(d, call, image, root, ret_child) : s;

@@ -397,11 +397,12 @@ static mango_status make_exec(const struct docker *d, const struct mango_call *c
     text_add(&body, "]}");
     snprintf(path, sizeof(path), "/containers/%s/exec", container);
     const struct engine_req req = {.method = "POST", .path = path, .body = text_view(&body), .control = true};
-    mango_status s = body.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    mango_status s = body.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status == 409)
         s = MANGO_ENOENT; /* stopped or paused */
     else if (s == MANGO_OK && r.status == 404)
-        s = fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", container);
+        s = fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more",
+                 container);
     else if (s == MANGO_OK && (r.status != 201 || !json_copy(engine_body(d, &r), "Id", ret_id, 80)))
         s = engine_fail(d, call, &r, "start mango-box in the container");
     engine_free(d, &r);
@@ -427,7 +428,7 @@ static mango_status greet(struct mux *m, const struct mango_call *call)
     struct frame *f = NULL;
     struct mux_hello hello = {0};
     if (!c)
-        return fail(d, call, MANGO_ERETRY, "out of memory");
+        return fail(d->host, call, MANGO_ERETRY, "out of memory");
     struct mango_call own = call_within(d, call, HELLO_MS);
     int what = mux_send(c, call, MUX_GREET, no_text()) ? 0 : MUX_LOST;
     if (!what)
@@ -436,16 +437,16 @@ static mango_status greet(struct mux *m, const struct mango_call *call)
     if (what == MUX_CANCEL)
         s = MANGO_ECANCELED;
     else if (what == MUX_TIME)
-        s = fail(d, call, MANGO_ETIMEOUT, "mango-box did not answer from within the container");
+        s = fail(d->host, call, MANGO_ETIMEOUT, "mango-box did not answer from within the container");
     else if (what == MUX_LOST)
-        s = fail(d, call, MANGO_ERETRY, "mango-box does not run in the container: %s",
+        s = fail(d->host, call, MANGO_ERETRY, "mango-box does not run in the container: %s",
                  m->demux.words[0] ? m->demux.words : "it ended at once");
     else if (f->head.kind != MUX_HELLO || f->head.len < sizeof(hello))
-        s = fail(d, call, MANGO_EINTERNAL, "what runs in the container is not mango-box");
+        s = fail(d->host, call, MANGO_EINTERNAL, "what runs in the container is not mango-box");
     if (s == MANGO_OK) {
         memcpy(&hello, f->data, sizeof(hello));
         if (hello.magic != MUX_MAGIC || hello.version == 0 || hello.version > MUX_VERSION)
-            s = fail(d, call, MANGO_EUNSUPPORTED, "the container's mango-box speaks version %u, this server %d",
+            s = fail(d->host, call, MANGO_EUNSUPPORTED, "the container's mango-box speaks version %u, this server %d",
                      hello.version, MUX_VERSION);
     }
     free(f);
@@ -466,9 +467,9 @@ static mango_status open_once(struct docker *d, const struct mango_call *call, c
     struct mux *m = calloc(1, sizeof(*m));
     if (!m) {
         d->host->conn_close(d->host, conn);
-        return fail(d, call, MANGO_ERETRY, "out of memory");
+        return fail(d->host, call, MANGO_ERETRY, "out of memory");
     }
-    *m = (struct mux){.docker = d, .conn = conn, .refs = 1, .heard_ns = now_ns(d)};
+    *m = (struct mux){.docker = d, .conn = conn, .refs = 1, .heard_ns = now_ns(d->host)};
     m->demux.ctx = m;
     m->demux.frame = on_frame;
     pthread_mutex_init(&m->lock, NULL);

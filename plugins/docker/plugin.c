@@ -66,7 +66,7 @@ static mango_status number(const struct docker *d, const struct mango_call *call
     bool ok = end && *end == '\0' && errno == 0 && v >= numbers[which].min && v <= numbers[which].max;
     mango_status s = MANGO_OK;
     if (!ok)
-        s = fail(d, call, MANGO_EINVALID, "%s is '%.50s'; it must be a number from %llu to %llu",
+        s = fail(d->host, call, MANGO_EINVALID, "%s is '%.50s'; it must be a number from %llu to %llu",
                  numbers[which].variable, z ? z : "", (unsigned long long)numbers[which].min,
                  (unsigned long long)numbers[which].max);
     free(z);
@@ -83,7 +83,7 @@ static mango_status read_user(struct docker *d, const struct mango_call *call)
     if (end && *end == ':' && end[1] >= '0' && end[1] <= '9')
         gid = strtoul(end + 1, &end2, 10);
     if (!end2 || *end2 || uid == 0 || uid > UINT32_MAX - 1 || gid > UINT32_MAX - 1)
-        return fail(d, call, MANGO_EINVALID,
+        return fail(d->host, call, MANGO_EINVALID,
                     "MANGO_DOCKER_USER is '%.50s'; it must be UID:GID, both numbers and the UID above 0", z);
     d->uid = (uint32_t)uid;
     d->gid = (uint32_t)gid;
@@ -110,7 +110,7 @@ static mango_status read_settings(struct docker *d, const struct mango_call *cal
     d->set.runtime = setting(h, "runtime", false);
     d->set.config_dir = setting(h, "DOCKER_CONFIG", true);
     if (!d->set.image || !d->set.user || !d->set.network)
-        return fail(d, call, MANGO_ERETRY, "out of memory");
+        return fail(d->host, call, MANGO_ERETRY, "out of memory");
     return read_user(d, call);
 }
 
@@ -128,7 +128,7 @@ static mango_status read_endpoint(struct docker *d, const struct mango_call *cal
     free(verify);
     free(certs);
     free(config);
-    return ok ? MANGO_OK : fail(d, call, MANGO_EINVALID, "%s", why);
+    return ok ? MANGO_OK : fail(d->host, call, MANGO_EINVALID, "%s", why);
 }
 
 /* ---- mango-box ---- */
@@ -160,7 +160,8 @@ static mango_status load_program(struct docker *d, const struct mango_call *call
     while (s == MANGO_OK && (n = read(fd, piece, sizeof(piece))) > 0)
         s = d->host->buf_append(d->host, d->program, piece, (uint64_t)n);
     if (s < 0 || n < 0)
-        s = fail(d, call, MANGO_EINVALID, "%.300s cannot be read: %s; install it or set MANGO_DOCKER_BOX to its path",
+        s = fail(d->host, call, MANGO_EINVALID,
+                 "%.300s cannot be read: %s; install it or set MANGO_DOCKER_BOX to its path",
                  path ? path : PROGRAM_NAME, strerror(errno));
     if (fd >= 0)
         close(fd);

@@ -22,13 +22,13 @@ mango_status docker_proc_open(void *ctx, const struct mango_call *call, struct m
     struct box *b;
     bool unsent;
     if (req->flags & MANGO_PROC_PTY)
-        return fail(d, call, MANGO_EUNSUPPORTED, "the docker backend has no terminals");
+        return fail(d->host, call, MANGO_EUNSUPPORTED, "the docker backend has no terminals");
     mango_status s = box_enter(d, call, id, &b);
     if (s < 0)
         return s;
     struct proc *p = calloc(1, sizeof(*p));
     if (!p) {
-        s = fail(d, call, MANGO_ERETRY, "out of memory");
+        s = fail(d->host, call, MANGO_ERETRY, "out of memory");
     } else {
         struct mango_exec_req plain = *req;
         plain.max_output = 0;
@@ -56,7 +56,7 @@ mango_status docker_proc_write(void *ctx, const struct mango_call *call, mango_p
     while (data.len > 0) {
         uint64_t n = 0;
         if (p->run.ended || p->run.lost || !run_input(&p->run, call, data, &n))
-            return fail(d, call, MANGO_ENOENT, "the process has ended or closed its input");
+            return fail(d->host, call, MANGO_ENOENT, "the process has ended or closed its input");
         data = (struct mango_sv){data.ptr + n, data.len - n};
         if (data.len == 0)
             break;
@@ -64,9 +64,9 @@ mango_status docker_proc_write(void *ctx, const struct mango_call *call, mango_p
         if (what == MUX_CANCEL)
             return MANGO_ECANCELED;
         if (what == MUX_TIME)
-            return fail(d, call, MANGO_ETIMEOUT, "the process does not read its input");
+            return fail(d->host, call, MANGO_ETIMEOUT, "the process does not read its input");
         if (what == MUX_LOST)
-            return fail(d, call, MANGO_ENOENT, "the process has ended or closed its input");
+            return fail(d->host, call, MANGO_ENOENT, "the process has ended or closed its input");
     }
     return MANGO_OK;
 }
@@ -96,7 +96,7 @@ mango_status docker_proc_read(void *ctx, const struct mango_call *call, mango_pr
     run_result(&p->run, ret);
     *ret_closed = 1;
     if (p->run.ended && p->run.end.error) /* never began */
-        return fail(d, call, MANGO_ENOENT, "the process could not be started: %s", strerror(p->run.end.error));
+        return fail(d->host, call, MANGO_ENOENT, "the process could not be started: %s", strerror(p->run.end.error));
     return MANGO_OK;
 }
 

@@ -15,7 +15,7 @@ enum {
 
 static mango_status too_long(const struct box *b, const struct mango_call *call, const char *what)
 {
-    return fail(b->docker, call, MANGO_ETOOBIG,
+    return fail(b->docker->host, call, MANGO_ETOOBIG,
                 "%s holds a NUL byte, or one string of more than %d bytes, or more than %d bytes in all; pass large "
                 "content through stdin or a file",
                 what, STRING_MAX, MUX_STRINGS_MAX);
@@ -51,10 +51,10 @@ static mango_status pack(const struct box *b, const struct mango_call *call, con
                          .max_output = req->max_output ? req->max_output + CHAR_SLACK : 0};
     text_auto struct text strings = {0};
     if (req->n_argv == 0 || req->n_argv > ARGS_MAX || req->n_env > ARGS_MAX)
-        return fail(b->docker, call, MANGO_EINVALID, "a command has 1 to %d arguments and at most %d variables",
+        return fail(b->docker->host, call, MANGO_EINVALID, "a command has 1 to %d arguments and at most %d variables",
                     ARGS_MAX, ARGS_MAX);
     if (req->cwd.len > MUX_PATH_MAX)
-        return fail_path(b->docker, call, ENAMETOOLONG, req->cwd, no_text());
+        return fail_path(b->docker->host, call, ENAMETOOLONG, req->cwd);
     for (uint64_t i = 0; i < req->n_argv; i++) {
         if (!put(&strings, req->argv[i]))
             return too_long(b, call, "an argument");
@@ -74,7 +74,7 @@ static mango_status pack(const struct box *b, const struct mango_call *call, con
     text_bytes(t, (const char *)&x, sizeof(x));
     text_sv(t, req->cwd);
     text_sv(t, text_view(&strings));
-    return t->bad || strings.bad ? fail(b->docker, call, MANGO_ERETRY, "out of memory") : MANGO_OK;
+    return t->bad || strings.bad ? fail(b->docker->host, call, MANGO_ERETRY, "out of memory") : MANGO_OK;
 }
 
 mango_status run_start(struct box *b, const struct mango_call *call, const struct mango_exec_req *req, int flags,
@@ -92,12 +92,12 @@ mango_status run_start(struct box *b, const struct mango_call *call, const struc
     r->chan = mux_chan_open(m);
     mux_unref(m);
     if (!r->chan)
-        return fail(b->docker, call, MANGO_ERETRY, "out of memory");
+        return fail(b->docker->host, call, MANGO_ERETRY, "out of memory");
     if (mux_send(r->chan, call, MUX_EXEC, text_view(&payload)))
         return MANGO_OK;
     *ret_unsent = true; /* a frame that is not whole is never looked at */
     run_close(r, call);
-    return fail(b->docker, call, MANGO_ERETRY, "the connection into the container was lost");
+    return fail(b->docker->host, call, MANGO_ERETRY, "the connection into the container was lost");
 }
 
 /* ---- events ---- */
@@ -193,7 +193,7 @@ void run_kill(struct run *r, const struct mango_call *call)
 {
     struct docker *d = r->docker;
     const struct mango_call own = {.struct_size = sizeof(own), .err = call->err};
-    uint64_t until = now_ns(d) + KILL_WAIT_MS * UINT64_C(1000000);
+    uint64_t until = now_ns(d->host) + KILL_WAIT_MS * UINT64_C(1000000);
     if (r->ended && r->end.held && !r->lost) {
         mux_chan_reopen(r->chan);
         r->ended = false;
@@ -201,7 +201,7 @@ void run_kill(struct run *r, const struct mango_call *call)
     if (r->ended || r->lost || !mux_send(r->chan, &own, MUX_KILL, no_text()))
         return;
     while (run_wait(r, &own, until, false) == RUN_OUTPUT) {
-        if (now_ns(d) >= until)
+        if (now_ns(d->host) >= until)
             break;
     }
 }

@@ -22,7 +22,7 @@ static mango_status set_paused(struct docker *d, const struct mango_call *call, 
         return s;
     s = container_inspect(d, call, b->id, &c);
     if (s == MANGO_OK && !c.there)
-        s = fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", b->id);
+        s = fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", b->id);
     else if (s == MANGO_OK && c.paused != paused && (c.running || !paused))
         s = paused ? container_pause(d, call, b->id) : c.paused ? container_unpause(d, call, b->id) : MANGO_OK;
     if (s == MANGO_OK) {
@@ -98,7 +98,7 @@ static mango_status copy_workspace(struct box *b, const struct mango_call *call,
     const struct engine_req req = {
         .method = "PUT", .path = path.ptr, .type = "application/x-tar", .source = next_piece, .source_ctx = &u};
     if (s == MANGO_OK)
-        s = path.bad ? fail(d, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+        s = path.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status != 200)
         s = engine_fail(d, call, &r, "copy the workspace into the snapshot");
     engine_free(d, &r);
@@ -121,7 +121,7 @@ mango_status docker_snapshot(void *ctx, const struct mango_call *call, struct ma
     snprintf(name, sizeof(name), SNAPSHOT_REPO ":%s", digits);
     s = container_inspect(d, call, b->id, &c);
     if (s == MANGO_OK && !c.there)
-        s = fail(d, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", b->id);
+        s = fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", b->id);
     if (s == MANGO_OK)
         s = template_make(d, call, c.image, template);
     if (s == MANGO_OK)
@@ -136,13 +136,8 @@ mango_status docker_snapshot(void *ctx, const struct mango_call *call, struct ma
 static bool snapshot_ok(struct mango_sv name)
 {
     size_t prefix = sizeof(SNAPSHOT_REPO);
-    if (name.len != prefix + SNAPSHOT_DIGITS || memcmp(name.ptr, SNAPSHOT_REPO ":", prefix) != 0)
-        return false;
-    for (size_t i = prefix; i < name.len; i++) {
-        if (!strchr("0123456789abcdef", name.ptr[i]) || name.ptr[i] == '\0')
-            return false;
-    }
-    return true;
+    return name.len > prefix && memcmp(name.ptr, SNAPSHOT_REPO ":", prefix) == 0 &&
+           sv_hex((struct mango_sv){name.ptr + prefix, name.len - prefix}, SNAPSHOT_DIGITS);
 }
 
 /* Sandboxes that began as it hold a name of their own on the image. */
@@ -152,12 +147,12 @@ mango_status docker_snapshot_delete(void *ctx, const struct mango_call *call, st
     struct engine_res r = {0};
     char path[128];
     if (!snapshot_ok(snapshot))
-        return fail(d, call, MANGO_EINVALID, "that is no name of a snapshot");
+        return fail(d->host, call, MANGO_EINVALID, "that is no name of a snapshot");
     snprintf(path, sizeof(path), "/images/%.*s", (int)snapshot.len, snapshot.ptr);
     const struct engine_req req = {.method = "DELETE", .path = path, .control = true};
     mango_status s = engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status == 404)
-        s = fail(d, call, MANGO_ENOENT, "the snapshot does not exist");
+        s = fail(d->host, call, MANGO_ENOENT, "the snapshot does not exist");
     else if (s == MANGO_OK && r.status != 200)
         s = engine_fail(d, call, &r, "remove the snapshot");
     engine_free(d, &r);
@@ -174,7 +169,7 @@ static mango_status name_fork(struct docker *d, const struct mango_call *call, s
     const struct engine_req req = {.method = "POST", .path = path, .control = true};
     mango_status s = engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status == 404)
-        s = fail(d, call, MANGO_ENOENT, "the snapshot does not exist");
+        s = fail(d->host, call, MANGO_ENOENT, "the snapshot does not exist");
     else if (s == MANGO_OK && r.status != 201)
         s = engine_fail(d, call, &r, "name the image of the fork");
     engine_free(d, &r);
@@ -188,7 +183,7 @@ mango_status docker_fork(void *ctx, const struct mango_call *call, struct mango_
     char image[TAG_MAX];
     struct mango_sandbox_spec own = *spec;
     if (!snapshot_ok(snapshot) || spec->label.len != LABEL_LEN)
-        return fail(d, call, MANGO_EINVALID, "that is no name of a snapshot, or no label");
+        return fail(d->host, call, MANGO_EINVALID, "that is no name of a snapshot, or no label");
     mango_status s = name_fork(d, call, snapshot, spec->label);
     if (s < 0)
         return s;

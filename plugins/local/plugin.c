@@ -8,9 +8,10 @@ static mango_status local_check(const struct boxes *all, const struct mango_call
                                 const struct mango_sandbox_spec *spec)
 {
     if (spec->n_mounts > 0)
-        return fail(all, call, MANGO_EUNSUPPORTED, "the local backend has no mounts");
+        return fail(all->host, call, MANGO_EUNSUPPORTED, "the local backend has no mounts");
     if (spec->network && spec->network->mode != MANGO_NET_OPEN)
-        return fail(all, call, MANGO_EUNSUPPORTED, "the local backend cannot hold commands back from the network");
+        return fail(all->host, call, MANGO_EUNSUPPORTED,
+                    "the local backend cannot hold commands back from the network");
     return MANGO_OK;
 }
 

@@ -72,7 +72,7 @@ mango_status check_host(const struct srt *s, const struct mango_call *call)
     check_command(s, s->root ? "1879048191" : "-", &argv); /* one below the users of sandboxes */
     int fd = start(&argv, &pid);
     if (fd < 0)
-        return fail(&s->boxes, call, MANGO_EUNSUPPORTED,
+        return fail(s->boxes.host, call, MANGO_EUNSUPPORTED,
                     "%.200s cannot be run: %s; install bubblewrap 0.8 or newer, or set MANGO_SRT_BWRAP to its path",
                     s->bwrap, strerror(-fd));
     listen_to(fd, said);
@@ -84,7 +84,7 @@ mango_status check_host(const struct srt *s, const struct mango_call *call)
     if (strcmp(said, "ready") == 0)
         return MANGO_OK;
     return fail(
-        &s->boxes, call, MANGO_EUNSUPPORTED,
+        s->boxes.host, call, MANGO_EUNSUPPORTED,
         "no sandbox can be made on this host: %s; the srt backend needs bubblewrap 0.8 or newer and the right to "
         "make namespaces (in a container: --privileged, or another backend)",
         said[0] ? said : "bubblewrap said nothing");

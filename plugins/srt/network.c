@@ -14,7 +14,7 @@ static mango_status ask(const struct box *b, const struct mango_call *call, cons
 {
     const struct mango_host *h = b->all->host;
     if (!MANGO_HAS(h, egress_open) || !(h->features & MANGO_HOST_EGRESS))
-        return fail(b->all, call, MANGO_EUNSUPPORTED,
+        return fail(b->all->host, call, MANGO_EUNSUPPORTED,
                     "this server has no filtering proxy, so no sandbox has a network");
     struct mango_buf *dir = h->buf_new(h, DIR_MAX);
     const struct mango_sv label = {b->id + ID_LEN - LABEL_LEN, LABEL_LEN};
@@ -24,7 +24,7 @@ static mango_status ask(const struct box *b, const struct mango_call *call, cons
     if (s == MANGO_OK) {
         *ret_dir = sv_dup(h->buf_view(h, dir));
         if (!*ret_dir)
-            s = fail(b->all, call, MANGO_ERETRY, "out of memory");
+            s = fail(b->all->host, call, MANGO_ERETRY, "out of memory");
     }
     h->buf_free(h, dir);
     return s;
@@ -72,7 +72,7 @@ mango_status srt_set_network(void *ctx, const struct mango_call *call, struct ma
     if (has)
         s = door_open(b, call, network);
     else if (network->mode != MANGO_NET_NONE)
-        s = fail(all, call, MANGO_EUNSUPPORTED, "a sandbox that was made without a network keeps having none");
+        s = fail(all->host, call, MANGO_EUNSUPPORTED, "a sandbox that was made without a network keeps having none");
     box_leave(b);
     return s;
 }

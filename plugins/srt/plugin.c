@@ -28,9 +28,9 @@ static mango_status srt_check(const struct boxes *all, const struct mango_call *
                               const struct mango_sandbox_spec *spec)
 {
     if (spec->n_mounts > 0)
-        return fail(all, call, MANGO_EUNSUPPORTED, "the srt backend has no mounts");
+        return fail(all->host, call, MANGO_EUNSUPPORTED, "the srt backend has no mounts");
     if (spec->image.len > 0)
-        return fail(all, call, MANGO_EUNSUPPORTED,
+        return fail(all->host, call, MANGO_EUNSUPPORTED,
                     "the srt backend has no images; its root is this host's, or the folder MANGO_SRT_ROOTFS");
     return MANGO_OK;
 }
@@ -131,7 +131,7 @@ static mango_status srt_attached(struct box *b, const struct mango_call *call, c
     }
     pthread_mutex_unlock(&b->lock);
     if (!ok)
-        return fail(b->all, call, MANGO_ERETRY, "out of memory");
+        return fail(b->all->host, call, MANGO_ERETRY, "out of memory");
     return network ? door_open(b, call, spec->network) : MANGO_OK;
 }
 
@@ -168,7 +168,7 @@ static mango_status number_setting(const struct srt *s, const struct mango_call 
     bool ok = errno == 0 && end != z && *end == '\0' && z[0] != '-' && n > 0 && n < INT64_MAX;
     free(z);
     if (!ok)
-        return fail(&s->boxes, call, MANGO_EINVALID, "%s must be a whole number above 0", variable);
+        return fail(s->boxes.host, call, MANGO_EINVALID, "%s must be a whole number above 0", variable);
     *ret = n;
     return MANGO_OK;
 }
@@ -196,7 +196,7 @@ static mango_status read_mode(const struct srt *s, const struct mango_call *call
     free(mode);
     if (direct)
         return MANGO_OK;
-    return fail(&s->boxes, call, MANGO_EUNSUPPORTED,
+    return fail(s->boxes.host, call, MANGO_EUNSUPPORTED,
                 runtime
                     ? "MANGO_SRT_MODE=srt (the runtime's own program) is not supported; leave it out or use 'direct'"
                     : "MANGO_SRT_MODE must be 'direct'");
@@ -210,12 +210,12 @@ static mango_status read_paths(struct srt *s, const struct mango_call *call)
         s->bwrap = strdup("/usr/bin/bwrap");
     s->rootfs = setting(s->boxes.host, "rootfs");
     if (!s->bwrap || s->bwrap[0] != '/' || access(s->bwrap, X_OK) < 0)
-        return fail(&s->boxes, call, MANGO_EUNSUPPORTED,
+        return fail(s->boxes.host, call, MANGO_EUNSUPPORTED,
                     "%.200s cannot be run; install bubblewrap (Debian: apt-get install bubblewrap), or set "
                     "MANGO_SRT_BWRAP to its path",
                     s->bwrap ? s->bwrap : "bwrap");
     if (s->rootfs && (s->rootfs[0] != '/' || stat(s->rootfs, &st) < 0 || !S_ISDIR(st.st_mode)))
-        return fail(&s->boxes, call, MANGO_EINVALID, "MANGO_SRT_ROOTFS: %.200s is no folder", s->rootfs);
+        return fail(s->boxes.host, call, MANGO_EINVALID, "MANGO_SRT_ROOTFS: %.200s is no folder", s->rootfs);
     return MANGO_OK;
 }
 
@@ -254,7 +254,7 @@ static mango_status srt_init(const struct mango_host *host, const struct mango_c
     if (st == MANGO_OK)
         st = policy_load(s, call);
     if (st == MANGO_OK && !root_words(s))
-        st = fail(&s->boxes, call, MANGO_EINVALID, "the root of sandboxes cannot be set up: %s", strerror(errno));
+        st = fail(s->boxes.host, call, MANGO_EINVALID, "the root of sandboxes cannot be set up: %s", strerror(errno));
     if (st == MANGO_OK)
         st = check_host(s, call);
     if (st < 0) {
@@ -269,7 +269,7 @@ static mango_status srt_health(void *ctx, const struct mango_call *call)
 {
     struct srt *s = ctx;
     if (access(s->bwrap, X_OK) < 0)
-        return fail(&s->boxes, call, MANGO_EINTERNAL, "%.200s is missing; install bubblewrap again", s->bwrap);
+        return fail(s->boxes.host, call, MANGO_EINTERNAL, "%.200s is missing; install bubblewrap again", s->bwrap);
     return hostbox_health(&s->boxes, call);
 }
 

@@ -21,7 +21,8 @@ static mango_status bad(const struct srt *s, const struct mango_call *call, cons
 {
     char name[SHOWN_MAX + 1];
     shown(value, name);
-    return fail(&s->boxes, call, MANGO_EINVALID, "%.200s: %s%s%s", s->policy.file, what, value.len ? ": " : "", name);
+    return fail(s->boxes.host, call, MANGO_EINVALID, "%.200s: %s%s%s", s->policy.file, what, value.len ? ": " : "",
+                name);
 }
 
 static void list_free(char **list)
@@ -50,7 +51,7 @@ static mango_status take_list(const struct srt *s, const struct mango_call *call
     int n = 0;
     *ret = calloc((size_t)max + 1, sizeof(**ret));
     if (!*ret)
-        return fail(&s->boxes, call, MANGO_ERETRY, "out of memory");
+        return fail(s->boxes.host, call, MANGO_ERETRY, "out of memory");
     if (array.len > 0 && json_kind(array) != '[')
         return bad(s, call, "must be an array of strings", sv_z(name));
     while (array.len > 0 && json_next(array, &pos, NULL, &item)) {
@@ -61,7 +62,7 @@ static mango_status take_list(const struct srt *s, const struct mango_call *call
             return bad(s, call, "must be an array of strings", sv_z(name));
         (*ret)[n] = strdup(t.ptr);
         if (!(*ret)[n++])
-            return fail(&s->boxes, call, MANGO_ERETRY, "out of memory");
+            return fail(s->boxes.host, call, MANGO_ERETRY, "out of memory");
     }
     return MANGO_OK;
 }
@@ -103,7 +104,7 @@ static mango_status check_paths(const struct srt *s, const struct mango_call *ca
         if (realpath(*p, real)) {
             char *copy = strdup(real);
             if (!copy)
-                return fail(&s->boxes, call, MANGO_ERETRY, "out of memory");
+                return fail(s->boxes.host, call, MANGO_ERETRY, "out of memory");
             if (inside(s->boxes.base, copy) || inside(copy, s->boxes.base)) {
                 free(copy);
                 return bad(s, call, "filesystem: holds the workspaces of all sessions", sv_z(*p));
@@ -196,7 +197,7 @@ static mango_status read_whole(struct srt *s, const struct mango_call *call, cha
         return MANGO_OK;
     }
     free(text);
-    return fail(&s->boxes, call, MANGO_EINVALID, "MANGO_SRT_SETTINGS_FILE: cannot read %.200s: %s", s->policy.file,
+    return fail(s->boxes.host, call, MANGO_EINVALID, "MANGO_SRT_SETTINGS_FILE: cannot read %.200s: %s", s->policy.file,
                 n > FILE_MAX ? "it has more than 256 KiB" : strerror(e));
 }
 
@@ -320,7 +321,7 @@ mango_status policy_network(const struct srt *s, const struct mango_call *call, 
         struct mango_sv *hosts = calloc(HOSTS_MAX, sizeof(*hosts));
         uint64_t n = 0;
         if (!hosts)
-            return fail(&s->boxes, call, MANGO_ERETRY, "out of memory");
+            return fail(s->boxes.host, call, MANGO_ERETRY, "out of memory");
         for (char **p = s->policy.allowed; *p; p++)
             hosts[n++] = sv_z(*p);
         *ret_hosts = hosts;

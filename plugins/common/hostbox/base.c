@@ -70,14 +70,14 @@ static mango_status find_runner(struct boxes *all, const struct mango_call *call
         }
     }
     if (!all->runner)
-        return fail(all, call, MANGO_ERETRY, "out of memory");
+        return fail(all->host, call, MANGO_ERETRY, "out of memory");
     struct stat st;
     if (!executable(all->runner))
-        return fail(all, call, MANGO_EINVALID, "%s cannot be run; install it or set MANGO_%s_RUNNER to its path",
+        return fail(all->host, call, MANGO_EINVALID, "%s cannot be run; install it or set MANGO_%s_RUNNER to its path",
                     all->runner, all->kind->env_name);
     if (stat(all->runner, &st) == 0 && ((st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & S_IWOTH)))
-        return fail(all, call, MANGO_EDENIED, "%s can be changed by other users; run chown root and chmod go-w on it",
-                    all->runner);
+        return fail(all->host, call, MANGO_EDENIED,
+                    "%s can be changed by other users; run chown root and chmod go-w on it", all->runner);
     return MANGO_OK;
 }
 
@@ -123,8 +123,8 @@ static mango_status open_base(struct boxes *all, const struct mango_call *call)
     free(state);
     if (!dir || dir[0] != '/') {
         free(dir);
-        return fail(all, call, MANGO_EINVALID, "no folder for workspaces; set MANGO_%s_BASE_DIR to an absolute path",
-                    all->kind->env_name);
+        return fail(all->host, call, MANGO_EINVALID,
+                    "no folder for workspaces; set MANGO_%s_BASE_DIR to an absolute path", all->kind->env_name);
     }
     int e = make_private(dir);
     struct stat st;
@@ -134,17 +134,17 @@ static mango_status open_base(struct boxes *all, const struct mango_call *call)
     all->base_fd = all->base ? open(all->base, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
     mango_status s = MANGO_OK;
     if (all->base_fd < 0)
-        s = fail(all, call, MANGO_EINVALID,
+        s = fail(all->host, call, MANGO_EINVALID,
                  "cannot use %.300s for workspaces: %s; set MANGO_%s_BASE_DIR to another folder", dir,
                  e == ELOOP ? "it is a symbolic link" : strerror(e ? e : errno), all->kind->env_name);
     else if (fstat(all->base_fd, &st) < 0 || st.st_uid != geteuid() || (st.st_mode & 077))
-        s = fail(all, call, MANGO_EDENIED,
+        s = fail(all->host, call, MANGO_EDENIED,
                  "%.300s must belong to user %u with mode 0700 (found user %u, mode %04o); run chown and chmod "
                  "on it",
                  dir, geteuid(), st.st_uid, st.st_mode & 07777U);
     else if (!parents_safe(all->base))
-        s = fail(all, call, MANGO_EDENIED, "a folder above %.300s can be changed by other users; choose another place",
-                 dir);
+        s = fail(all->host, call, MANGO_EDENIED,
+                 "a folder above %.300s can be changed by other users; choose another place", dir);
     free(dir);
     return s;
 }
@@ -167,8 +167,8 @@ mango_status boxes_open(struct boxes *all, const struct mango_call *call)
     pthread_mutex_init(&all->lock, NULL);
     mango_status s = open_base(all, call);
     if (s == MANGO_OK && !confine_works(all->base_fd))
-        s = fail(all, call, MANGO_EUNSUPPORTED, "this kernel has no openat2; the %s backend needs Linux 5.9 or newer",
-                 all->kind->name);
+        s = fail(all->host, call, MANGO_EUNSUPPORTED,
+                 "this kernel has no openat2; the %s backend needs Linux 5.9 or newer", all->kind->name);
     if (s == MANGO_OK)
         s = find_runner(all, call);
     if (s == MANGO_OK)
@@ -181,8 +181,8 @@ mango_status hostbox_health(void *ctx, const struct mango_call *call)
     struct boxes *all = ctx;
     struct stat st;
     if (fstat(all->base_fd, &st) < 0 || st.st_nlink == 0 || faccessat(all->base_fd, ".", W_OK | X_OK, AT_EACCESS) < 0)
-        return fail(all, call, MANGO_EINTERNAL, "workspace folder %s cannot be written any more", all->base);
+        return fail(all->host, call, MANGO_EINTERNAL, "workspace folder %s cannot be written any more", all->base);
     if (!executable(all->runner))
-        return fail(all, call, MANGO_EINTERNAL, "%s is missing; install it again", all->runner);
+        return fail(all->host, call, MANGO_EINTERNAL, "%s is missing; install it again", all->runner);
     return MANGO_OK;
 }

@@ -46,18 +46,6 @@ static bool read_small(int dir_fd, const char *name, char *out, size_t len)
     return ok;
 }
 
-static bool label_ok(struct mango_sv label)
-{
-    if (label.len != LABEL_LEN)
-        return false;
-    for (uint64_t i = 0; i < label.len; i++) {
-        char c = label.ptr[i];
-        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'f')))
-            return false;
-    }
-    return true;
-}
-
 static void id_of(struct mango_sv label, char id[ID_LEN + 1])
 {
     memcpy(id, "session-", 8);
@@ -199,7 +187,7 @@ mango_status box_enter(struct boxes *all, const struct mango_call *call, struct 
     }
     pthread_mutex_unlock(&all->lock);
     if (!ok)
-        return fail(all, call, MANGO_EGONE, "the workspace is not attached or is being removed");
+        return fail(all->host, call, MANGO_EGONE, "the workspace is not attached or is being removed");
     *ret = b;
     return MANGO_OK;
 }
@@ -353,17 +341,17 @@ static mango_status bind_box(struct boxes *all, const struct mango_call *call, c
     if (e == 0)
         box_unref(b);
     if (e == ENOENT)
-        return fail(all, call, MANGO_EGONE, "workspace folder %s does not exist any more", id);
+        return fail(all->host, call, MANGO_EGONE, "workspace folder %s does not exist any more", id);
     if (e == EPERM)
-        return fail(all, call, MANGO_EDENIED, "workspace folder %s does not belong to this session", id);
-    return e ? fail(all, call, MANGO_EINTERNAL, "workspace folder %s: %s", id, strerror(e)) : s;
+        return fail(all->host, call, MANGO_EDENIED, "workspace folder %s does not belong to this session", id);
+    return e ? fail(all->host, call, MANGO_EINTERNAL, "workspace folder %s: %s", id, strerror(e)) : s;
 }
 
 static mango_status check_spec(const struct boxes *all, const struct mango_call *call,
                                const struct mango_sandbox_spec *spec)
 {
-    if (!label_ok(spec->label) || (spec->owner.len != 0 && !label_ok(spec->owner)))
-        return fail(all, call, MANGO_EINVALID, "label and owner must be %d lowercase hex digits", LABEL_LEN);
+    if (!sv_hex(spec->label, LABEL_LEN) || (spec->owner.len != 0 && !sv_hex(spec->owner, LABEL_LEN)))
+        return fail(all->host, call, MANGO_EINVALID, "label and owner must be %d lowercase hex digits", LABEL_LEN);
     return all->kind->check(all, call, spec);
 }
 
@@ -381,7 +369,7 @@ mango_status hostbox_create(void *ctx, const struct mango_call *call, const stru
     id_of(spec->label, id);
     int e = make_folder(all, spec, id, &found);
     if (e)
-        return fail(all, call, e == ENOSPC || e == EDQUOT ? MANGO_EQUOTA : MANGO_EINTERNAL,
+        return fail(all->host, call, e == ENOSPC || e == EDQUOT ? MANGO_EQUOTA : MANGO_EINTERNAL,
                     "cannot make workspace folder %s: %s", id, strerror(e));
     return bind_box(all, call, spec, found, ret);
 }
@@ -396,7 +384,7 @@ mango_status hostbox_attach(void *ctx, const struct mango_call *call, struct man
         return s;
     id_of(spec->label, expected);
     if (!sv_is(id, expected))
-        return fail(all, call, MANGO_EDENIED, "the stored reference does not belong to this session");
+        return fail(all->host, call, MANGO_EDENIED, "the stored reference does not belong to this session");
     return bind_box(all, call, spec, true, ret);
 }
 
@@ -436,11 +424,11 @@ mango_status hostbox_destroy(void *ctx, const struct mango_call *call, struct ma
 {
     struct boxes *all = ctx;
     char name[ID_LEN + 1], trash[NEW_NAME_MAX], random[17];
-    if (!label_ok(label))
-        return fail(all, call, MANGO_EINVALID, "label must be %d lowercase hex digits", LABEL_LEN);
+    if (!sv_hex(label, LABEL_LEN))
+        return fail(all->host, call, MANGO_EINVALID, "label must be %d lowercase hex digits", LABEL_LEN);
     id_of(label, name);
     if (id.len > 0 && !sv_is(id, name))
-        return fail(all, call, MANGO_EDENIED, "the stored reference does not belong to this session");
+        return fail(all->host, call, MANGO_EDENIED, "the stored reference does not belong to this session");
     (void)hostbox_detach(all, call, (struct mango_sv){name, ID_LEN});
     if (all->kind->destroyed)
         all->kind->destroyed(all, label);
@@ -448,14 +436,14 @@ mango_status hostbox_destroy(void *ctx, const struct mango_call *call, struct ma
     snprintf(trash, sizeof(trash), ".trash-%s", random);
     /* Gone for everybody in one step; what a crash leaves of it is swept at the next start. */
     if (renameat(all->base_fd, name, all->base_fd, trash) < 0)
-        return errno == ENOENT
-                   ? MANGO_OK
-                   : fail(all, call, MANGO_EINTERNAL, "cannot remove workspace folder %s: %s", name, strerror(errno));
+        return errno == ENOENT ? MANGO_OK
+                               : fail(all->host, call, MANGO_EINTERNAL, "cannot remove workspace folder %s: %s", name,
+                                      strerror(errno));
     int e = remove_tree(all->base_fd, trash);
     if (e == 0)
         return MANGO_OK;
     (void)renameat2(all->base_fd, trash, all->base_fd, name, RENAME_NOREPLACE); /* so that the next try finds it */
-    return fail(all, call, MANGO_ERETRY, "cannot remove all of workspace folder %s: %s", name, strerror(e));
+    return fail(all->host, call, MANGO_ERETRY, "cannot remove all of workspace folder %s: %s", name, strerror(e));
 }
 
 mango_status hostbox_list_owned(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
@@ -465,7 +453,7 @@ mango_status hostbox_list_owned(void *ctx, const struct mango_call *call, struct
     int copy = openat(all->base_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
     if (!d)
-        return fail(all, call, MANGO_EINTERNAL, "cannot list the workspace folders: %s", strerror(errno));
+        return fail(all->host, call, MANGO_EINTERNAL, "cannot list the workspace folders: %s", strerror(errno));
     for (struct dirent *e; (e = readdir(d));) {
         char found[LABEL_LEN + 1] = "";
         struct stat st;

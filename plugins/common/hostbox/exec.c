@@ -13,10 +13,10 @@ static mango_status not_started(struct pump *p, const struct mango_call *call, c
     int e = p->end.status;
     shown(req->argv[0], name);
     if (e == E2BIG)
-        return fail(p->all, call, MANGO_ETOOBIG,
+        return fail(p->all->host, call, MANGO_ETOOBIG,
                     "the arguments are larger than the kernel takes; pass content through stdin or a file");
     if (e == EAGAIN || e == ENOMEM)
-        return fail(p->all, call, MANGO_ERETRY, "the host has no room for another process: %s", strerror(e));
+        return fail(p->all->host, call, MANGO_ERETRY, "the host has no room for another process: %s", strerror(e));
     int n = snprintf(text, sizeof(text), "mango: %s: %s\n", name, e == ENOENT ? "not found" : strerror(e));
     chunk_feed(&p->err, text, (uint64_t)n);
     chunk_end(&p->err);
@@ -39,10 +39,10 @@ static mango_status stopped(struct pump *p, const struct mango_call *call, int w
     ret->cancelled = why == PUMP_CANCEL;
     ret->timed_out = why == PUMP_TIME;
     if (why == PUMP_CANCEL)
-        return fail(p->all, call, MANGO_ECANCELED, "cancelled; the command and what it started were killed");
+        return fail(p->all->host, call, MANGO_ECANCELED, "cancelled; the command and what it started were killed");
     if (own_limit)
         return MANGO_OK;
-    return fail(p->all, call, MANGO_ETIMEOUT, "the deadline passed; the command and what it started were killed");
+    return fail(p->all->host, call, MANGO_ETIMEOUT, "the deadline passed; the command and what it started were killed");
 }
 
 static mango_status wait_end(struct pump *p, const struct mango_call *call, const struct mango_exec_req *req,
@@ -52,7 +52,7 @@ static mango_status wait_end(struct pump *p, const struct mango_call *call, cons
     uint64_t until = own ? req->limit_ns : call->deadline_ns;
     int what;
     while ((what = pump_wait(p, call, until)) == PUMP_OUTPUT) {
-        if (until && now_ns(p->all) >= until) { /* output that never pauses */
+        if (until && now_ns(p->all->host) >= until) { /* output that never pauses */
             what = PUMP_TIME;
             break;
         }
@@ -94,7 +94,7 @@ mango_status hostbox_exec(void *ctx, const struct mango_call *call, struct mango
         return s;
     if (all->host->cancelled(all->host, call)) {
         ret->cancelled = 1;
-        s = fail(all, call, MANGO_ECANCELED, "cancelled before the command was started");
+        s = fail(all->host, call, MANGO_ECANCELED, "cancelled before the command was started");
     } else {
         s = run_once(b, call, req, &again, ret);
         /* The runner was killed while the request lay in its socket: the reaper says STARTED first, so nothing has run.
@@ -105,7 +105,7 @@ mango_status hostbox_exec(void *ctx, const struct mango_call *call, struct mango
         bool dying = b->dying;
         pthread_mutex_unlock(&b->lock);
         if (s == MANGO_OK && ret->unknown && dying)
-            s = fail(all, call, MANGO_EGONE, "the workspace was removed while the command ran");
+            s = fail(all->host, call, MANGO_EGONE, "the workspace was removed while the command ran");
     }
     box_leave(b);
     return s;

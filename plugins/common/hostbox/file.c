@@ -32,7 +32,8 @@ static mango_status special(const struct box *b, const struct mango_call *call, 
 {
     char name[SHOWN_MAX + 1];
     shown(path, name);
-    return fail(b->all, call, MANGO_EINVALID, "'%s' %s; only regular files can be read or written", name, kind_text(m));
+    return fail(b->all->host, call, MANGO_EINVALID, "'%s' %s; only regular files can be read or written", name,
+                kind_text(m));
 }
 
 /* ---- read ---- */
@@ -44,16 +45,16 @@ static mango_status open_regular(const struct box *b, const struct mango_call *c
     struct stat st;
     int fd = path_open(b, path, O_PATH);
     if (fd < 0)
-        return fail_path(b->all, call, -fd, path);
+        return fail_path(b->all->host, call, -fd, path);
     int e = fstat(fd, &st) < 0 ? errno : 0;
     close(fd);
     if (e)
-        return fail_path(b->all, call, e, path);
+        return fail_path(b->all->host, call, e, path);
     if (!S_ISREG(st.st_mode))
         return special(b, call, path, st.st_mode);
     fd = path_open(b, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return fail_path(b->all, call, -fd, path);
+        return fail_path(b->all->host, call, -fd, path);
     if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
         *ret_fd = fd;
         return MANGO_OK;
@@ -67,7 +68,7 @@ static mango_status stream_out(const struct box *b, const struct mango_call *cal
 {
     const struct mango_host *h = b->all->host;
     char *buf = malloc(COPY_BYTES);
-    mango_status s = buf ? MANGO_OK : fail(b->all, call, MANGO_ERETRY, "out of memory");
+    mango_status s = buf ? MANGO_OK : fail(b->all->host, call, MANGO_ERETRY, "out of memory");
     uint64_t done = 0;
     *ret_eof = 0;
     while (s == MANGO_OK && done < req->max) {
@@ -76,7 +77,7 @@ static mango_status stream_out(const struct box *b, const struct mango_call *cal
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0) {
-            s = fail_path(b->all, call, errno, req->path);
+            s = fail_path(b->all->host, call, errno, req->path);
             break;
         }
         if (n == 0) {
@@ -105,7 +106,7 @@ mango_status hostbox_read(void *ctx, const struct mango_call *call, struct mango
     if (s < 0)
         return s;
     if (req->offset > INT64_MAX || req->max > INT64_MAX)
-        s = fail(b->all, call, MANGO_EINVALID, "offset and max must be below 2^63");
+        s = fail(b->all->host, call, MANGO_EINVALID, "offset and max must be below 2^63");
     else
         s = open_regular(b, call, req->path, &fd);
     if (s == MANGO_OK) {
@@ -137,10 +138,10 @@ static mango_status fill(const struct box *b, const struct mango_call *call, int
     const struct mango_host *h = b->all->host;
     if (!req->source) {
         int e = write_all(fd, req->content.ptr, req->content.len);
-        return e ? fail_path(b->all, call, e, req->path) : MANGO_OK;
+        return e ? fail_path(b->all->host, call, e, req->path) : MANGO_OK;
     }
     char *buf = malloc(COPY_BYTES);
-    mango_status s = buf ? MANGO_OK : fail(b->all, call, MANGO_ERETRY, "out of memory");
+    mango_status s = buf ? MANGO_OK : fail(b->all->host, call, MANGO_ERETRY, "out of memory");
     int64_t total = 0;
     while (s == MANGO_OK) {
         int64_t n = req->source(req->source_ctx, buf, COPY_BYTES);
@@ -151,13 +152,13 @@ static mango_status fill(const struct box *b, const struct mango_call *call, int
         total += n;
         int e = write_all(fd, buf, (uint64_t)n);
         if (e)
-            s = fail_path(b->all, call, e, req->path);
+            s = fail_path(b->all->host, call, e, req->path);
         else if (h->cancelled(h, call))
             s = MANGO_ECANCELED;
     }
     free(buf);
     if (s == MANGO_OK && req->source_len >= 0 && total != req->source_len)
-        s = fail(b->all, call, MANGO_EINVALID, "the content ended after %lld of %lld bytes", (long long)total,
+        s = fail(b->all->host, call, MANGO_EINVALID, "the content ended after %lld of %lld bytes", (long long)total,
                  (long long)req->source_len);
     return s;
 }
@@ -188,21 +189,21 @@ static mango_status inherit(const struct box *b, const struct mango_call *call, 
 {
     struct stat st;
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? MANGO_OK : fail_path(b->all, call, errno, req->path);
+        return errno == ENOENT ? MANGO_OK : fail_path(b->all->host, call, errno, req->path);
     if (!S_ISREG(st.st_mode))
-        return S_ISDIR(st.st_mode) ? fail_path(b->all, call, EISDIR, req->path)
+        return S_ISDIR(st.st_mode) ? fail_path(b->all->host, call, EISDIR, req->path)
                                    : special(b, call, req->path, st.st_mode);
     char shown_path[SHOWN_MAX + 1];
     shown(req->path, shown_path);
     if ((st.st_mode & 0222) == 0 || faccessat(dir_fd, name, W_OK, AT_EACCESS) < 0)
-        return fail(b->all, call, MANGO_EDENIED, "'%s' is read-only (mode %04o); change its mode first", shown_path,
-                    st.st_mode & 07777U);
+        return fail(b->all->host, call, MANGO_EDENIED, "'%s' is read-only (mode %04o); change its mode first",
+                    shown_path, st.st_mode & 07777U);
     int e = copy_xattrs(dir_fd, name, fd);
     if (e == 0 && (st.st_uid != geteuid() || st.st_gid != getegid()) && fchown(fd, st.st_uid, st.st_gid) < 0)
         e = errno == EPERM ? 0 : errno;
     if (e == 0 && fchmod(fd, st.st_mode & 07777) < 0)
         e = errno;
-    return e ? fail_path(b->all, call, e, req->path) : MANGO_OK;
+    return e ? fail_path(b->all->host, call, e, req->path) : MANGO_OK;
 }
 
 #define WRITE_PREFIX ".mango-write-"
@@ -245,9 +246,10 @@ static mango_status write_via(const struct box *b, const struct mango_call *call
     int fd = open_staged(stage_fd, temp);
     user_leave(b);
     if (fd < 0)
-        return fail_path(b->all, call, -fd, req->path);
-    mango_status s =
-        fchmod(fd, req->mode ? req->mode & 07777 : 0644) < 0 ? fail_path(b->all, call, errno, req->path) : MANGO_OK;
+        return fail_path(b->all->host, call, -fd, req->path);
+    mango_status s = fchmod(fd, req->mode ? req->mode & 07777 : 0644) < 0
+                         ? fail_path(b->all->host, call, errno, req->path)
+                         : MANGO_OK;
     if (s == MANGO_OK) {
         user_enter(b);
         s = inherit(b, call, dir_fd, name, fd, req);
@@ -257,7 +259,7 @@ static mango_status write_via(const struct box *b, const struct mango_call *call
         s = fill(b, call, fd, req);
     /* Some file systems tell of a full disk only here. */
     if (close(fd) < 0 && s == MANGO_OK)
-        s = fail_path(b->all, call, errno, req->path);
+        s = fail_path(b->all->host, call, errno, req->path);
     user_enter(b);
     int e = s == MANGO_OK && renameat(stage_fd, temp, dir_fd, name) < 0 ? errno : 0;
     if (s < 0 || e)
@@ -265,7 +267,7 @@ static mango_status write_via(const struct box *b, const struct mango_call *call
     user_leave(b);
     if (e) {
         *ret_cross = e == EXDEV && stage_fd == b->staging_fd;
-        s = fail_path(b->all, call, e, req->path);
+        s = fail_path(b->all->host, call, e, req->path);
     }
     return s;
 }
@@ -280,7 +282,7 @@ mango_status hostbox_write(void *ctx, const struct mango_call *call, struct mang
         return s;
     int dir = path_parent(b, req->path, name);
     if (dir < 0) {
-        s = fail_path(b->all, call, -dir, req->path);
+        s = fail_path(b->all->host, call, -dir, req->path);
     } else {
         bool cross = false;
         s = write_via(b, call, b->staging_fd, dir, name, req, &cross);
@@ -312,10 +314,10 @@ mango_status hostbox_stat(void *ctx, const struct mango_call *call, struct mango
             close(link);
     }
     if (fd < 0) {
-        s = fail_path(b->all, call, -fd, path);
+        s = fail_path(b->all->host, call, -fd, path);
     } else {
         if (fstat(fd, &st) < 0)
-            s = fail_path(b->all, call, errno, path);
+            s = fail_path(b->all->host, call, errno, path);
         close(fd);
     }
     if (s == MANGO_OK) {

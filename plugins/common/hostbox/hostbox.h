@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "common/confine.h"
-#include "common/path-error.h"
+#include "common/host.h"
 #include "mango/plugin.h"
 
 enum {
@@ -98,16 +98,6 @@ struct boxes {
     pthread_mutex_t lock;
     struct box *first; /* guarded by lock */
 };
-
-/* ---- util.c ---- */
-mango_status fail(const struct boxes *all, const struct mango_call *call, mango_status s, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-/* From errno, with the path that the caller gave: "'a/b' does not exist". */
-mango_status fail_path(const struct boxes *all, const struct mango_call *call, int errnum, struct mango_sv path);
-bool sv_is(struct mango_sv s, const char *z);
-char *sv_dup(struct mango_sv s);           /* NULL when memory is gone or s holds a NUL */
-void random_hex(char *out, size_t digits); /* and a NUL */
-uint64_t now_ns(const struct boxes *all);
 
 /* ---- base.c ---- */
 /* A setting as malloc memory, or NULL. */

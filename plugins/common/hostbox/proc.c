@@ -26,13 +26,13 @@ mango_status hostbox_proc_open(void *ctx, const struct mango_call *call, struct 
     struct boxes *all = ctx;
     struct box *b;
     if (req->flags & MANGO_PROC_PTY)
-        return fail(all, call, MANGO_EUNSUPPORTED, "the %s backend has no terminals", all->kind->name);
+        return fail(all->host, call, MANGO_EUNSUPPORTED, "the %s backend has no terminals", all->kind->name);
     mango_status s = box_enter(all, call, id, &b);
     if (s < 0)
         return s;
     struct proc *p = calloc(1, sizeof(*p));
     if (!p) {
-        s = fail(all, call, MANGO_ERETRY, "out of memory");
+        s = fail(all->host, call, MANGO_ERETRY, "out of memory");
     } else {
         p->box = b;
         p->pump = (struct pump){.all = all, .out = {.stream = 1}, .err = {.stream = 2}};
@@ -80,18 +80,18 @@ mango_status hostbox_proc_write(void *ctx, const struct mango_call *call, mango_
             continue;
         }
         if (p->pump.run.in < 0 || errno == EPIPE)
-            return fail(all, call, MANGO_ENOENT, "the process has ended or closed its input");
+            return fail(all->host, call, MANGO_ENOENT, "the process has ended or closed its input");
         if (errno != EAGAIN && errno != EINTR)
-            return fail(all, call, MANGO_EINTERNAL, "cannot write to the process: %s", strerror(errno));
+            return fail(all->host, call, MANGO_EINTERNAL, "cannot write to the process: %s", strerror(errno));
         struct pollfd fds[2] = {{.fd = p->pump.run.in, .events = POLLOUT},
                                 {.fd = all->host->cancel_fd(all->host, call), .events = POLLIN}};
-        uint64_t now = now_ns(all), left = call->deadline_ns > now ? call->deadline_ns - now : 0;
+        uint64_t now = now_ns(all->host), left = call->deadline_ns > now ? call->deadline_ns - now : 0;
         struct timespec ts = {.tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000)};
         int n = ppoll(fds, 2, call->deadline_ns ? &ts : NULL, NULL);
         if (n > 0 && fds[1].revents)
             return MANGO_ECANCELED;
         if (n == 0)
-            return fail(all, call, MANGO_ETIMEOUT, "the process does not read its input");
+            return fail(all->host, call, MANGO_ETIMEOUT, "the process does not read its input");
     }
     return MANGO_OK;
 }
@@ -122,7 +122,8 @@ mango_status hostbox_proc_read(void *ctx, const struct mango_call *call, mango_p
     pump_result(&p->pump, ret);
     *ret_closed = 1;
     if (p->pump.end.kind == WIRE_FAILED) /* never began */
-        return fail(all, call, MANGO_ENOENT, "the process could not be started: %s", strerror(p->pump.end.status));
+        return fail(all->host, call, MANGO_ENOENT, "the process could not be started: %s",
+                    strerror(p->pump.end.status));
     return MANGO_OK;
 }
 

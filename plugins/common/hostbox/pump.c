@@ -59,7 +59,7 @@ int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
             return PUMP_END;
         if (by_flag && h->cancelled(h, call))
             return PUMP_CANCEL;
-        uint64_t now = now_ns(p->all);
+        uint64_t now = now_ns(p->all->host);
         bool late = until_ns && now >= until_ns; /* then only what is there already counts */
         uint64_t left = late ? 0 : until_ns ? until_ns - now : FLAG_NS;
         left = by_flag && left > FLAG_NS ? FLAG_NS : left;
@@ -106,7 +106,7 @@ void pump_drain(struct pump *p)
 void pump_kill(struct pump *p)
 {
     struct wire_command cmd = {.kind = WIRE_KILL};
-    uint64_t until = now_ns(p->all) + KILL_WAIT_MS * UINT64_C(1000000);
+    uint64_t until = now_ns(p->all->host) + KILL_WAIT_MS * UINT64_C(1000000);
     (void)send(p->run.status, &cmd, sizeof(cmd), MSG_NOSIGNAL | MSG_DONTWAIT);
     /* An ENDED that crossed the kill is no proof that all is dead; KILLED or the end of the socket is. */
     while (!p->lost && p->end.kind != WIRE_KILLED && p->end.kind != WIRE_FAILED &&

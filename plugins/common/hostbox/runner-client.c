@@ -127,7 +127,7 @@ static bool overridden(const struct mango_exec_req *req, const char *v)
 
 static mango_status too_long(const struct box *b, const struct mango_call *call, const char *what)
 {
-    return fail(b->all, call, MANGO_ETOOBIG,
+    return fail(b->all->host, call, MANGO_ETOOBIG,
                 "%s holds a NUL byte, or one string of more than %d bytes, or more than %d bytes in all; pass large "
                 "content through "
                 "stdin or a file",
@@ -146,13 +146,13 @@ static mango_status pack(struct box *b, const struct mango_call *call, const str
         total += strlen(*e) + 1;
     total += req->cwd.len + 1;
     if (req->n_argv == 0 || req->n_argv > WIRE_ARGS_MAX || req->n_env > WIRE_ARGS_MAX)
-        return fail(b->all, call, MANGO_EINVALID, "a command has 1 to %d arguments and at most %d variables",
+        return fail(b->all->host, call, MANGO_EINVALID, "a command has 1 to %d arguments and at most %d variables",
                     WIRE_ARGS_MAX, WIRE_ARGS_MAX);
     if (total > WIRE_STRINGS_MAX)
         return too_long(b, call, "the command");
     p->strings = malloc(total);
     if (!p->strings)
-        return fail(b->all, call, MANGO_ERETRY, "out of memory");
+        return fail(b->all->host, call, MANGO_ERETRY, "out of memory");
     for (uint64_t i = 0; i < req->n_argv; i++, p->argc++) {
         if (!put(p, req->argv[i].ptr, req->argv[i].len))
             return too_long(b, call, "an argument");
@@ -254,7 +254,7 @@ static mango_status open_cwd(struct box *b, const struct mango_call *call, const
         return MANGO_OK;
     int fd = path_open(b, req->cwd, O_PATH | O_DIRECTORY);
     if (fd < 0)
-        return fail_path(b->all, call, -fd, req->cwd);
+        return fail_path(b->all->host, call, -fd, req->cwd);
     if (b->all->kind->cwd_by_name) {
         close(fd);
         return MANGO_OK;
@@ -352,9 +352,10 @@ mango_status run_start(struct box *b, const struct mango_call *call, const struc
         e = deliver(b, &p);
     parcel_done(&p);
     if (e == ESHUTDOWN)
-        s = fail(b->all, call, MANGO_EGONE, "the workspace is being removed");
+        s = fail(b->all->host, call, MANGO_EGONE, "the workspace is being removed");
     else if (e)
-        s = fail(b->all, call, MANGO_ERETRY, "cannot start the command's runner %s: %s", b->all->runner, strerror(e));
+        s = fail(b->all->host, call, MANGO_ERETRY, "cannot start the command's runner %s: %s", b->all->runner,
+                 strerror(e));
     if (s < 0)
         run_close(ret);
     return s;

@@ -1,8 +1,17 @@
-#include "common/path-error.h"
+#include "common/host.h"
 
 #include <errno.h>
-#include <stddef.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
 
+enum { FAIL_TEXT_MAX = 700 /* bytes of an error; a path in it has SHOWN_MAX */ };
+
+struct path_error {
+    int errnum;
+    mango_status status;
+    const char *text; /* after the path */
+};
 static const struct path_error errnos[] = {
     {ENOENT, MANGO_ENOENT, "does not exist"},
     {EXDEV, MANGO_EDENIED, "leads outside of the workspace"},
@@ -22,7 +31,8 @@ static const struct path_error errnos[] = {
     {EAGAIN, MANGO_ERETRY, "is being renamed all the time"},
 };
 
-const struct path_error *path_error_of(int errnum)
+/* NULL: none that has words of its own. */
+static const struct path_error *path_error_of(int errnum)
 {
     for (size_t i = 0; i < sizeof(errnos) / sizeof(errnos[0]); i++) {
         if (errnos[i].errnum == errnum)
@@ -39,4 +49,32 @@ void shown(struct mango_sv path, char out[SHOWN_MAX + 1])
         out[i] = c < 0x20 || c >= 0x7F ? '?' : (char)c;
     }
     out[n] = '\0';
+}
+
+mango_status fail(const struct mango_host *h, const struct mango_call *call, mango_status s, const char *fmt, ...)
+{
+    char text[FAIL_TEXT_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return h->err_set(h, call, s, text, NULL, 0);
+}
+
+mango_status fail_path_as(const struct mango_host *h, const struct mango_call *call, int errnum, struct mango_sv path,
+                          struct mango_sv text)
+{
+    char name[SHOWN_MAX + 1];
+    const struct path_error *e = path_error_of(errnum);
+    shown(path, name);
+    if (text.len > 0)
+        return fail(h, call, e ? e->status : MANGO_EINTERNAL, "'%s' %.*s", name, (int)text.len, text.ptr);
+    if (e)
+        return fail(h, call, e->status, "'%s' %s", name, e->text);
+    return fail(h, call, MANGO_EINTERNAL, "'%s': %s", name, strerror(errnum));
+}
+
+mango_status fail_path(const struct mango_host *h, const struct mango_call *call, int errnum, struct mango_sv path)
+{
+    return fail_path_as(h, call, errnum, path, no_text());
 }
