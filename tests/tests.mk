@@ -4,6 +4,10 @@ LDADD = tests/support/libsupport.la libcore.la $(CMOCKA_LIBS)
 check_LTLIBRARIES += tests/support/libsupport.la
 # files: tests/support/*.c tests/support/*.h !tests/support/fake-*.c !tests/support/drive-*.c
 tests_support_libsupport_la_SOURCES = \
+	tests/support/egress-net.c \
+	tests/support/egress-net.h \
+	tests/support/egress-rig.c \
+	tests/support/egress-rig.h \
 	tests/support/endpoint-check.c \
 	tests/support/endpoint-check.h \
 	tests/support/endpoint-script.c \
@@ -20,6 +24,8 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/http-rig.h \
 	tests/support/local-rig.c \
 	tests/support/local-rig.h \
+	tests/support/peer-rig.c \
+	tests/support/peer-rig.h \
 	tests/support/pg-proxy.c \
 	tests/support/pg-proxy.h \
 	tests/support/pgtest-rig.h \
@@ -44,7 +50,11 @@ unit_tests = \
 	tests/unit/test-conformance$(EXEEXT) \
 	tests/unit/test-context$(EXEEXT) \
 	tests/unit/test-docker$(EXEEXT) \
-	tests/unit/test-egress-proxy$(EXEEXT) \
+	tests/unit/test-egress-doors$(EXEEXT) \
+	tests/unit/test-egress-http$(EXEEXT) \
+	tests/unit/test-egress-limits$(EXEEXT) \
+	tests/unit/test-egress-policy$(EXEEXT) \
+	tests/unit/test-egress-socks$(EXEEXT) \
 	tests/unit/test-egress$(EXEEXT) \
 	tests/unit/test-environment-body$(EXEEXT) \
 	tests/unit/test-err$(EXEEXT) \
@@ -75,7 +85,10 @@ unit_tests = \
 	tests/unit/test-net$(EXEEXT) \
 	tests/unit/test-offline$(EXEEXT) \
 	tests/unit/test-page$(EXEEXT) \
-	tests/unit/test-plugin-net$(EXEEXT) \
+	tests/unit/test-plugin-conn$(EXEEXT) \
+	tests/unit/test-plugin-http$(EXEEXT) \
+	tests/unit/test-plugin-stream$(EXEEXT) \
+	tests/unit/test-plugin-tls$(EXEEXT) \
 	tests/unit/test-plugin$(EXEEXT) \
 	tests/unit/test-pool$(EXEEXT) \
 	tests/unit/test-prices$(EXEEXT) \
@@ -222,9 +235,11 @@ EXTRA_DIST += \
 	tests/abi/layout.c \
 	tests/abi/liar.c \
 	tests/abi/limp.c \
+	tests/abi/local-copy.h \
 	tests/abi/network.c \
 	tests/abi/second.c \
 	tests/abi/smallest.c \
+	tests/abi/still.h \
 	tests/abi/variant.c \
 	tests/e2e/api.py \
 	tests/e2e/bad_requests.py \

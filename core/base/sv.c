@@ -50,6 +50,23 @@ struct mg_sv mg_sv_split(struct mg_sv *s, char sep)
     return head;
 }
 
+/* Without isalnum: the locale has no say in it. */
+static bool token_char(unsigned char c)
+{
+    unsigned char lower = ascii_lower(c);
+
+    return (lower >= 'a' && lower <= 'z') || (c >= '0' && c <= '9') || (c && strchr("!#$%&'*+-.^_`|~", c));
+}
+
+bool mg_sv_is_token(struct mg_sv s)
+{
+    for (size_t i = 0; i < s.len; i++)
+        if (!token_char((unsigned char)s.ptr[i]))
+            return false;
+
+    return s.len > 0;
+}
+
 bool mg_sv_to_i64(struct mg_sv s, int64_t *ret)
 {
     bool negative = s.len && s.ptr[0] == '-';

@@ -64,6 +64,8 @@ struct mg_sv mg_sv_trim(struct mg_sv s);
 struct mg_sv mg_sv_split(struct mg_sv *s, char sep);
 /* The place of s among n names, or 0: for closed sets that a CHECK of the database guards. */
 int mg_sv_index(struct mg_sv s, const char *const *names, int n);
+/* A token of RFC 9110, as the names of HTTP methods and headers are: not empty. */
+bool mg_sv_is_token(struct mg_sv s);
 /* Decimal digits with an optional minus sign only; false on anything else or overflow. */
 bool mg_sv_to_i64(struct mg_sv s, int64_t *ret);
 

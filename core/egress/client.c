@@ -357,21 +357,28 @@ static void flush_early(struct mg_egress_conn *c)
         mg_egress_conn_kill(c);
 }
 
-static void read_request(struct mg_egress_conn *c)
+bool mg_egress_conn_fill(struct mg_egress_conn *c)
 {
     size_t room = MG_EGRESS_HEAD_MAX - c->in.len;
     if (room == 0 || mg_buf_reserve(&c->in, room) < 0) {
         mg_egress_conn_refuse(c, MG_EGRESS_R_PROTOCOL);
-        return;
+        return false;
     }
     ssize_t n = recv(c->client.fd, c->in.ptr + c->in.len, room, 0);
     if (n < 0 && errno == EAGAIN)
-        return;
-    if (n <= 0) {
+        return false;
+    if (n <= 0) { /* it leaves without having said what it wanted */
         mg_egress_conn_kill(c);
-        return;
+        return false;
     }
     mg_buf_added(&c->in, (size_t)n);
+    return true;
+}
+
+static void read_request(struct mg_egress_conn *c)
+{
+    if (!mg_egress_conn_fill(c))
+        return;
     advance(c);
     if (!c->dead && (c->state == MG_EGRESS_SOCKS_AUTH || c->state == MG_EGRESS_SOCKS_ASK))
         flush_early(c);

@@ -6,16 +6,6 @@
 
 enum { HTTP_PORT = 80, HEADERS_MAX = 200 /* lines of one head */ };
 
-static bool token(struct mg_sv s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        if (!isalnum(c) && !memchr("!#$%&'*+-.^_`|~", c, 15))
-            return false;
-    }
-    return s.len > 0;
-}
-
 /* No control characters: nothing that another parser could take for the end of a line. */
 static bool plain(struct mg_sv s, bool blanks)
 {
@@ -61,7 +51,7 @@ static bool next_header(struct mg_sv *lines, struct mg_sv *ret_name, struct mg_s
         return false;
     *ret_name = mg_sv_n(line.ptr, colon);
     *ret_value = mg_sv_trim(mg_sv_from(line, colon + 1));
-    return token(*ret_name) && plain(*ret_value, true);
+    return mg_sv_is_token(*ret_name) && plain(*ret_value, true);
 }
 
 static bool take_basic(struct mg_sv value, struct mg_egress_http *h)
@@ -129,7 +119,7 @@ static mg_rc split_head(struct mg_sv in, struct mg_egress_http *h, struct mg_sv 
     h->headers = mg_sv_from(head, eol + 1);
     h->method = mg_sv_split(&line, ' ');
     *ret_target = mg_sv_split(&line, ' ');
-    if (!token(h->method) || !plain(*ret_target, false) || ret_target->len == 0)
+    if (!mg_sv_is_token(h->method) || !plain(*ret_target, false) || ret_target->len == 0)
         return MG_EINVAL;
     return mg_sv_eqz(line, "HTTP/1.1") || mg_sv_eqz(line, "HTTP/1.0") ? MG_OK : MG_EINVAL;
 }

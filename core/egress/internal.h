@@ -143,6 +143,8 @@ void mg_egress_accept(struct mg_egress *e, struct mg_egress_listener *l);
 void mg_egress_conn_event(struct mg_egress_conn *c, struct mg_egress_handle *h, uint32_t events);
 void mg_egress_conn_kill(struct mg_egress_conn *c); /* to the graveyard */
 void mg_egress_conn_free(struct mg_egress_conn *c);
+/* Adds to c->in what the client says. False: nothing came, or it is gone, or it said too much and is refused. */
+bool mg_egress_conn_fill(struct mg_egress_conn *c);
 void mg_egress_conn_expire(struct mg_egress_conn *c, uint64_t now_ns);
 void mg_egress_conn_refuse(struct mg_egress_conn *c, enum mg_egress_reason why);
 void mg_egress_conn_watch(struct mg_egress_conn *c);              /* sets what epoll waits for */

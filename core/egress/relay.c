@@ -213,35 +213,19 @@ static void pump(struct mg_egress_conn *c, struct mg_egress_pipe *p, int from, i
     }
 }
 
-static void fill_gate(struct mg_egress_conn *c)
-{
-    size_t room = MG_EGRESS_HEAD_MAX - c->in.len;
-    if (room == 0 || mg_buf_reserve(&c->in, room) < 0) {
-        mg_egress_conn_refuse(c, MG_EGRESS_R_PROTOCOL);
-        return;
-    }
-    ssize_t n = recv(c->client.fd, c->in.ptr + c->in.len, room, 0);
-    if (n < 0 && errno == EAGAIN)
-        return;
-    if (n <= 0) { /* it leaves without having said what it wanted */
-        mg_egress_conn_kill(c);
-        return;
-    }
-    mg_buf_added(&c->in, (size_t)n);
-    check_gate(c);
-}
-
 void mg_egress_relay(struct mg_egress_conn *c, struct mg_egress_handle *h, uint32_t events)
 {
     bool readable = events & (EPOLLIN | EPOLLHUP | EPOLLERR);
     if (events & EPOLLOUT && !flush(c, h == &c->client ? &c->back : &c->out, h->fd))
         return;
-    if (readable && h == &c->client && c->gate != MG_EGRESS_OPEN)
-        fill_gate(c);
-    else if (readable && h == &c->client)
+    if (readable && h == &c->client && c->gate != MG_EGRESS_OPEN) {
+        if (mg_egress_conn_fill(c))
+            check_gate(c);
+    } else if (readable && h == &c->client) {
         pump(c, &c->out, c->client.fd, c->upstream.fd);
-    else if (readable)
+    } else if (readable) {
         pump(c, &c->back, c->upstream.fd, c->client.fd);
+    }
     if (!c->dead && c->back.passed_on && (c->out.passed_on || c->http))
         mg_egress_conn_kill(c);
 }

@@ -11,22 +11,6 @@ static const struct {
     {"GET", MG_GET}, {"POST", MG_POST}, {"DELETE", MG_DELETE}, {"HEAD", MG_HEAD}, {"OPTIONS", MG_OPTIONS},
 };
 
-/* RFC 9110 token characters. */
-static bool is_token_char(unsigned char c)
-{
-    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'))
-        return true;
-    return c && strchr("!#$%&'*+-.^_`|~", c) != NULL;
-}
-
-static bool is_token(struct mg_sv s)
-{
-    for (size_t i = 0; i < s.len; i++)
-        if (!is_token_char((unsigned char)s.ptr[i]))
-            return false;
-    return s.len > 0;
-}
-
 static bool bad(struct mg_err *err, int *ret_status, int status, mg_rc rc, const char *text)
 {
     *ret_status = status;
@@ -74,7 +58,7 @@ static bool parse_target(struct mg_sv t, struct mg_head *h)
 static bool parse_request_line(struct mg_sv line, struct mg_head *h, int *ret_status, struct mg_err *err)
 {
     struct mg_sv method = mg_sv_split(&line, ' ');
-    if (!is_token(method) || method.len > METHOD_MAX)
+    if (!mg_sv_is_token(method) || method.len > METHOD_MAX)
         return bad(err, ret_status, 400, MG_EINVAL, "the request line does not start with a method");
     h->method = MG_METHOD_OTHER;
     for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
@@ -103,7 +87,7 @@ static bool parse_field(struct mg_sv line, struct mg_head *h, int *ret_status, s
         return bad(err, ret_status, 431, MG_EHEADERS, "the request has more than 128 header lines");
     f->name = mg_sv_n(line.ptr, colon);
     f->value = mg_sv_trim(mg_sv_from(line, colon + 1));
-    if (colon == line.len || !is_token(f->name))
+    if (colon == line.len || !mg_sv_is_token(f->name))
         return bad(err, ret_status, 400, MG_EINVAL,
                    "a header line is not NAME: VALUE (folded lines and spaces in names are refused)");
     for (size_t i = 0; i < f->value.len; i++) {
@@ -223,7 +207,7 @@ static enum mg_head_result check_partial(struct mg_sv in, int *ret_status, struc
                   "the URL is longer than 8192 bytes; send long values in a body");
         return MG_HEAD_BAD;
     }
-    if (in.len && !is_token_char((unsigned char)in.ptr[0])) {
+    if (in.len && !mg_sv_is_token(mg_sv_n(in.ptr, 1))) {
         (void)bad(err, ret_status, 400, MG_EINVAL, "this is not an HTTP request");
         return MG_HEAD_BAD;
     }

@@ -1,6 +1,5 @@
 #include "net/transfer.h"
 
-#include <ctype.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdarg.h>
@@ -42,19 +41,9 @@ static bool plain(struct mg_sv s)
     return true;
 }
 
-static bool token(struct mg_sv s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = (unsigned char)s.ptr[i];
-        if (!isalnum(c) && !memchr("!#$%&'*+-.^_`|~", c, 15))
-            return false;
-    }
-    return s.len > 0;
-}
-
 static void add_header(struct mg_transfer *t, struct mg_sv name, struct mg_sv value)
 {
-    if (!token(name) || !plain(value)) {
+    if (!mg_sv_is_token(name) || !plain(value)) {
         (void)mg_transfer_stop(t, MG_EINVAL,
                                "header \"%.*s\": a name of letters and digits and a value of one line are needed",
                                (int)(name.len < 40 ? name.len : 40), name.ptr);
@@ -110,7 +99,7 @@ struct mg_transfer *mg_transfer_new(const struct mg_net_req *req)
     struct mg_sv method = req->method.len > 0 ? req->method : has_body ? MG_SV("POST") : MG_SV("GET");
     t->method = mg_xstrndup(method.ptr, method.len);
     copy_way(t, req);
-    if (!token(method))
+    if (!mg_sv_is_token(method))
         (void)mg_transfer_stop(t, MG_EINVAL, "the request's method is not a word");
     if (!plain(req->url))
         (void)mg_transfer_stop(t, MG_EINVAL, "the request's URL holds a line break or a NUL");

@@ -1,8 +1,6 @@
 /* The backend `local` with capabilities that it does not have: LIE_CAPS (a number) is added to its bits, and the operations that these ask for do
  * nothing and say that all is well. LIE_TWICE: each create makes another sandbox. LIE_FORGETS: it loses its workspaces at every start. Built by tests/unit/test-conformance.c. */
-#define mango_plugin_entry local_entry
-#include "plugins/local/plugin.c"
-#undef mango_plugin_entry
+#include "local-copy.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -172,35 +170,29 @@ static mango_status lie_init(const struct mango_host *h, const struct mango_call
     return s;
 }
 
-static struct mango_sandbox_ops lie_ops;
-static struct mango_plugin liar;
-
 MANGO_EXPORT const struct mango_plugin *mango_plugin_entry(void)
 {
     uint64_t bits = lies();
-    liar = plugin;
-    liar.name = "liar";
-    liar.caps |= bits;
-    liar.init = lie_init;
-    liar.sandbox = &lie_ops;
-    lie_ops = ops;
-    lie_ops.create = lie_create;
-    lie_ops.attach = lie_attach;
-    lie_ops.destroy = lie_destroy;
-    lie_ops.exec = lie_exec;
-    lie_ops.proc_open = lie_proc_open;
-    lie_ops.proc_resize = lie_resize;
-    lie_ops.pause = lie_ops.resume = lie_ops.snapshot_delete = lie_id;
-    lie_ops.snapshot = lie_snapshot;
-    lie_ops.fork = lie_fork;
-    lie_ops.set_network = lie_network;
-    lie_ops.packages = lie_packages;
-    lie_ops.archive_in = lie_archive_in;
-    lie_ops.archive_out = lie_archive_out;
-    lie_ops.keep_alive = lie_keep_alive;
+    copy_local("liar");
+    mine.caps |= bits;
+    mine.init = lie_init;
+    mine_ops.create = lie_create;
+    mine_ops.attach = lie_attach;
+    mine_ops.destroy = lie_destroy;
+    mine_ops.exec = lie_exec;
+    mine_ops.proc_open = lie_proc_open;
+    mine_ops.proc_resize = lie_resize;
+    mine_ops.pause = mine_ops.resume = mine_ops.snapshot_delete = lie_id;
+    mine_ops.snapshot = lie_snapshot;
+    mine_ops.fork = lie_fork;
+    mine_ops.set_network = lie_network;
+    mine_ops.packages = lie_packages;
+    mine_ops.archive_in = lie_archive_in;
+    mine_ops.archive_out = lie_archive_out;
+    mine_ops.keep_alive = lie_keep_alive;
     if (bits & MANGO_CAP_LIST_OWNED)
-        lie_ops.list_owned = lie_list;
+        mine_ops.list_owned = lie_list;
     if (bits & MANGO_CAP_PROC)
-        lie_ops.proc_close = lie_proc_close;
-    return &liar;
+        mine_ops.proc_close = lie_proc_close;
+    return &mine;
 }

@@ -1,10 +1,8 @@
-/* A plugin that reaches the network by the host's services alone, as an adapter does. exec's argv: what to do, URL, path of a unix socket, and
- * bytes to send. Built and driven by tests/unit/test-plugin-net.c. */
+/* A plugin that reaches the network by the host's services alone, as an adapter does. exec's argv: what to do, URL,
+ * path of a unix socket, and bytes to send. Built and driven by tests/support/peer-rig.c. */
 #include <string.h>
 
-#include "mango/plugin.h"
-
-static const struct mango_host *host;
+#include "still.h"
 
 static int is(struct mango_sv s, const char *z)
 {
@@ -70,12 +68,6 @@ static mango_status op_create(void *ctx, const struct mango_call *call, const st
     (void)ctx, (void)call, (void)spec, (void)ret;
     return MANGO_EUNSUPPORTED;
 }
-static mango_status op_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
-                              const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
-{
-    (void)id;
-    return op_create(ctx, call, spec, ret);
-}
 static mango_status op_read(void *ctx, const struct mango_call *call, struct mango_sv id,
                             const struct mango_read_req *req, int32_t *ret_eof)
 {
@@ -94,31 +86,6 @@ static mango_status op_stat(void *ctx, const struct mango_call *call, struct man
     (void)ctx, (void)call, (void)id, (void)path, (void)flags, (void)ret;
     return MANGO_EUNSUPPORTED;
 }
-static mango_status op_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)
-{
-    (void)ctx, (void)call, (void)id, (void)label;
-    return MANGO_OK;
-}
-static mango_status op_health(void *ctx, const struct mango_call *call)
-{
-    (void)ctx, (void)call;
-    return MANGO_OK;
-}
-
-static mango_status init(const struct mango_host *h, const struct mango_call *call, struct mango_sv config,
-                         void **ret_ctx)
-{
-    (void)call, (void)config;
-    host = h;
-    *ret_ctx = NULL;
-    return MANGO_OK;
-}
-
-static void fini(void *ctx)
-{
-    (void)ctx;
-}
-
 static const struct mango_sandbox_ops ops = {.struct_size = sizeof(ops),
                                              .create = op_create,
                                              .attach = op_attach,
@@ -135,7 +102,7 @@ static const struct mango_plugin plugin = {MANGO_PLUGIN_PREFIX,
                                            .license = "MIT",
                                            .summary = "for tests",
                                            .required_host = MANGO_HOST_HTTP | MANGO_HOST_UPGRADE,
-                                           .init = init,
+                                           .init = init_ok,
                                            .fini = fini,
                                            .sandbox = &ops};
 

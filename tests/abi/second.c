@@ -1,8 +1,6 @@
 /* A second backend beside `local`, with a service that can be stopped: while the file that its setting down_file names is there, nothing answers.
  * Built by tests/e2e/test_backends.py from the sources of local. */
-#define mango_plugin_entry local_entry
-#include "plugins/local/plugin.c"
-#undef mango_plugin_entry
+#include "local-copy.h"
 
 static const struct mango_host *second_host;
 static char *down_file;
@@ -68,23 +66,17 @@ static mango_status second_init(const struct mango_host *h, const struct mango_c
     return local_init(h, call, config, ret_ctx);
 }
 
-static struct mango_sandbox_ops second_ops;
-static struct mango_plugin second;
-
 MANGO_EXPORT const struct mango_plugin *mango_plugin_entry(void)
 {
-    second = plugin;
-    second.name = "second";
-    second.summary = "local under another name, with a service that can be stopped";
-    second.init = second_init;
-    second.sandbox = &second_ops;
-    second_ops = ops;
-    second_ops.create = second_create;
-    second_ops.attach = second_attach;
-    second_ops.exec = second_exec;
-    second_ops.proc_open = second_proc_open;
-    second_ops.proc_write = second_proc_write;
-    second_ops.destroy = second_destroy;
-    second_ops.health = second_health;
-    return &second;
+    copy_local("second");
+    mine.summary = "local under another name, with a service that can be stopped";
+    mine.init = second_init;
+    mine_ops.create = second_create;
+    mine_ops.attach = second_attach;
+    mine_ops.exec = second_exec;
+    mine_ops.proc_open = second_proc_open;
+    mine_ops.proc_write = second_proc_write;
+    mine_ops.destroy = second_destroy;
+    mine_ops.health = second_health;
+    return &mine;
 }

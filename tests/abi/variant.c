@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "mango/plugin.h"
+#include "still.h"
 
 #ifndef NAME
 #define NAME "variant"
@@ -45,20 +45,12 @@
 #define OPS &ops.known
 #endif
 
-static const struct mango_host *host;
-
 static mango_status op_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                               struct mango_sandbox_ref *ret)
 {
     (void)ctx, (void)call, (void)spec;
     mango_status s = host->buf_append(host, ret->id, "one", 3);
     return s < 0 ? s : host->buf_append(host, ret->root, "/w", 2);
-}
-static mango_status op_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
-                              const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
-{
-    (void)id;
-    return op_create(ctx, call, spec, ret);
 }
 __attribute__((unused)) static mango_status op_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
                                                     const struct mango_exec_req *req, struct mango_exec_result *ret)
@@ -87,26 +79,6 @@ static mango_status op_stat(void *ctx, const struct mango_call *call, struct man
     (void)ctx, (void)id, (void)path, (void)flags, (void)ret;
     return host->http_call(host, call, NULL, NULL);
 }
-static mango_status op_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)
-{
-    (void)ctx, (void)call, (void)id, (void)label;
-    return MANGO_OK;
-}
-static mango_status op_health(void *ctx, const struct mango_call *call)
-{
-    (void)ctx, (void)call;
-    return MANGO_OK;
-}
-
-static mango_status init_ok(const struct mango_host *h, const struct mango_call *call, struct mango_sv config,
-                            void **ret_ctx)
-{
-    (void)call, (void)config;
-    host = h;
-    *ret_ctx = NULL;
-    return MANGO_OK;
-}
-
 __attribute__((unused)) static mango_status init_fails(const struct mango_host *h, const struct mango_call *call,
                                                        struct mango_sv config, void **ret_ctx)
 {
@@ -162,11 +134,6 @@ __attribute__((unused)) static mango_status init_rude(const struct mango_host *h
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, NULL);
     return init_ok(h, call, config, ret_ctx);
-}
-
-static void fini(void *ctx)
-{
-    (void)ctx;
 }
 
 /* More than this server knows: a plugin of a later minor that says it needs only this one. */

@@ -1,4 +1,4 @@
-"""A peer for tests/unit/test-plugin-net: real sockets that behave well or badly, one thread for each connection.
+"""A peer for tests/support/peer-rig: real sockets that behave well or badly, one thread for each connection.
 
     net-peer.py FOLDER
 

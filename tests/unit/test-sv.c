@@ -37,6 +37,17 @@ static void case_is_ignored_for_ascii_only(void **state)
     assert_false(mg_sv_eq_nocase(MG_SV("ab"), MG_SV("abc")));
 }
 
+static void tokens_are_what_names_of_headers_are_made_of(void **state)
+{
+    static const char *const others[] = {"", "a b", "a:", "a\t", "(a)", "\"a\"", "a,b", "a/b", "\xc3\xa4", "a\x7f"};
+
+    (void)state;
+    assert_true(mg_sv_is_token(MG_SV("X-Header_09azAZ!#$%&'*+-.^_`|~")));
+    assert_false(mg_sv_is_token(MG_SV("a\0b")));
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_false(mg_sv_is_token(mg_sv_of(others[i])));
+}
+
 static void integers_are_exact_or_refused(void **state)
 {
     static const struct {
@@ -83,9 +94,13 @@ static void prefixes_and_suffixes(void **state)
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(split_walks_through_all_parts),     cmocka_unit_test(trim_takes_white_space_at_both_ends_only),
-        cmocka_unit_test(find_gives_the_length_when_absent), cmocka_unit_test(case_is_ignored_for_ascii_only),
-        cmocka_unit_test(integers_are_exact_or_refused),     cmocka_unit_test(prefixes_and_suffixes),
+        cmocka_unit_test(split_walks_through_all_parts),
+        cmocka_unit_test(trim_takes_white_space_at_both_ends_only),
+        cmocka_unit_test(find_gives_the_length_when_absent),
+        cmocka_unit_test(case_is_ignored_for_ascii_only),
+        cmocka_unit_test(tokens_are_what_names_of_headers_are_made_of),
+        cmocka_unit_test(integers_are_exact_or_refused),
+        cmocka_unit_test(prefixes_and_suffixes),
     };
 
     return RUN(tests);
