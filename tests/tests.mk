@@ -158,6 +158,7 @@ e2e_tests = \
 	tests/e2e/test_database.py \
 	tests/e2e/test_docker.py \
 	tests/e2e/test_docker_conformance.py \
+	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \
@@ -261,6 +262,7 @@ EXTRA_DIST += \
 	tests/e2e/test_database.py \
 	tests/e2e/test_docker.py \
 	tests/e2e/test_docker_conformance.py \
+	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_harness.py \

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "docker/cred-helper.h"
 #include "docker/docker.h"
 #include "docker/registry.h"
 
@@ -23,7 +24,7 @@ static char *config_path(const struct docker *d)
 
 mango_status registry_auth(const struct docker *d, const struct mango_call *call, const char *image, struct text *out)
 {
-    char host[256], why[300] = "";
+    char host[256], helper[REGISTRY_HELPER_MAX] = "", why[300] = "";
     char *path = config_path(d);
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
     mango_status s = MANGO_OK;
@@ -39,11 +40,11 @@ mango_status registry_auth(const struct docker *d, const struct mango_call *call
     registry_of(image, host, sizeof(host));
     if (n < 0)
         s = fail(d->host, call, MANGO_EINVALID, "cannot read %.200s: %s", path, strerror(errno));
-    else if (registry_lookup((struct mango_sv){text, (uint64_t)n}, host, out, why, sizeof(why)) < 0)
+    else if (registry_lookup((struct mango_sv){text, (uint64_t)n}, host, out, helper, why, sizeof(why)) < 0)
         s = fail(d->host, call, MANGO_EINVALID, "%.200s %s", path, why);
     if (text)
         explicit_bzero(text, CONFIG_MAX);
     free(text);
     free(path);
-    return s;
+    return s == MANGO_OK && helper[0] ? cred_helper_ask(d, call, helper, host, out) : s;
 }

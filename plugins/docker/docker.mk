@@ -8,6 +8,8 @@ plugins_docker_docker_la_SOURCES = \
 	plugins/docker/archive.h \
 	plugins/docker/box.c \
 	plugins/docker/container.c \
+	plugins/docker/cred-helper.c \
+	plugins/docker/cred-helper.h \
 	plugins/docker/credentials.c \
 	plugins/docker/demux.c \
 	plugins/docker/demux.h \

@@ -47,8 +47,12 @@ static mango_status unreachable(const struct docker *d, const struct mango_call 
     const char *scheme = d->at.socket ? "unix://" : "", *place = d->at.socket ? d->at.socket : d->at.base;
     if (flags & MANGO_HTTP_RES_SENT)
         return fail(d->host, call, s, "the Docker Engine at %s%s broke the connection off", scheme, place);
-    return fail(d->host, call, s,
-                "the Docker Engine at %s%s cannot be reached; is it running, and is DOCKER_HOST right?", scheme, place);
+    return fail(
+        d->host, call, s, "the Docker Engine at %s%s cannot be reached; is it running, and is DOCKER_HOST right?%s",
+        scheme, place,
+        strncmp(place, "https:", 6) == 0 ? " Or one side refuses the other's certificate: see ca.pem, cert.pem and "
+                                           "key.pem of DOCKER_CERT_PATH"
+                                         : "");
 }
 
 mango_status engine_call(const struct docker *d, const struct mango_call *call, const struct engine_req *req,

@@ -111,28 +111,54 @@ static bool from_entry(struct mango_sv entry, const char *host, struct text *out
     return true;
 }
 
-int registry_lookup(struct mango_sv config, const char *host, struct text *out, char *why, size_t why_size)
+/* The name becomes a part of a program's: letters, digits and -_. alone. */
+static int put_helper(struct mango_sv value, char helper[REGISTRY_HELPER_MAX], char *why, size_t why_size)
 {
-    struct mango_sv name, entry, auths;
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+    text_auto struct text name = {0};
+    if (json_text(value, &name) && name.len > 0 && name.len < REGISTRY_HELPER_MAX &&
+        strspn(name.ptr, allowed) == name.len) {
+        snprintf(helper, REGISTRY_HELPER_MAX, "%s", name.ptr);
+        return REGISTRY_HELPER;
+    }
+    snprintf(why, why_size,
+             "names a credential helper that is no name: 1 to %d letters, digits, '-', '_' and '.' are one",
+             REGISTRY_HELPER_MAX - 1);
+    return -1;
+}
+
+int registry_lookup(struct mango_sv config, const char *host, struct text *out, char helper[REGISTRY_HELPER_MAX],
+                    char *why, size_t why_size)
+{
+    struct mango_sv name, entry;
     if (!json_valid(config)) {
         snprintf(why, why_size, "is not JSON");
         return -1;
     }
-    auths = json_get(config, "auths");
+    struct mango_sv helpers = json_get(config, "credHelpers"), auths = json_get(config, "auths");
+    for (uint64_t pos = 0; json_next(helpers, &pos, &name, &entry);) {
+        if (same_host(name, host))
+            return put_helper(entry, helper, why, why_size);
+    }
     for (uint64_t pos = 0; json_next(auths, &pos, &name, &entry);) {
         if (same_host(name, host) && from_entry(entry, host, out))
-            return 1;
+            return REGISTRY_HEADER;
     }
-    struct mango_sv helpers = json_get(config, "credHelpers");
-    for (uint64_t pos = 0; json_next(helpers, &pos, &name, &entry);) {
-        if (!same_host(name, host))
-            continue;
-        snprintf(
-            why, why_size,
-            "keeps the credentials of %.100s in a helper program, which is not run; log in without one, or pull the "
-            "image beforehand",
-            host);
-        return -1;
-    }
-    return 0;
+    struct mango_sv all = json_get(config, "credsStore");
+    return all.len > 2 ? put_helper(all, helper, why, why_size) : REGISTRY_NONE; /* "" is none */
+}
+
+bool registry_from_helper(struct mango_sv answer, const char *host, struct text *out)
+{
+    text_auto struct text user = {0};
+    text_auto struct text secret = {0};
+    bool ok = json_valid(answer) && json_text(json_get(answer, "Username"), &user) &&
+              json_text(json_get(answer, "Secret"), &secret) && secret.len > 0;
+    if (ok && sv_z("<token>").len == user.len && memcmp(user.ptr, "<token>", user.len) == 0)
+        put_header(out, sv_z(""), sv_z(""), text_view(&secret), host);
+    else if (ok)
+        put_header(out, text_view(&user), text_view(&secret), sv_z(""), host);
+    if (secret.ptr)
+        explicit_bzero(secret.ptr, secret.cap);
+    return ok;
 }

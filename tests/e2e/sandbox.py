@@ -62,7 +62,11 @@ class Driver:
             text=True,
         )
         if self.process.stdout.readline() != "ready\n":
-            raise AssertionError(self.process.stderr.read())
+            said = self.process.stderr.read()
+            self.process.wait()
+            for f in (self.process.stdin, self.process.stdout, self.process.stderr):
+                f.close()
+            raise AssertionError(said)
         self.lock, self.answers, self.n, self.owner = threading.Condition(), {}, 0, label()
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()

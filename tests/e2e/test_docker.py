@@ -16,6 +16,7 @@ from sandbox import ECANCELED, EDENIED, EGONE, OK, Driver, Hello, host_processes
 
 if not os.environ.get("MANGO_TEST_DOCKER"):
     run = os.path.join(SRC, "tests", "support", "docker-run")
+    os.environ["MANGO_TEST_DOCKER_OWN_DISK"] = "1"
     os.execv(run, [run, sys.executable, os.path.abspath(__file__), *sys.argv[1:]])
 
 def docker(*words):

@@ -42,11 +42,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     demux_free(&d);
     if (json_valid(text)) {
         struct text out = {0};
-        char why[200] = "";
+        char why[200] = "", helper[REGISTRY_HELPER_MAX] = "";
         walk(text, 0);
         int64_t n;
         (void)json_int(text, "a", &n);
-        (void)registry_lookup(text, "host", &out, why, sizeof(why));
+        (void)registry_lookup(text, "host", &out, helper, why, sizeof(why));
+        fuzz_check(!strchr(helper, '/'), "a helper's name is no path");
+        (void)registry_from_helper(text, "host", &out);
         text_free(&out);
     }
     struct text quoted = {0};

@@ -123,25 +123,51 @@ static void credentials_come_from_dockers_config(void **state)
     static const char config[] =
         "{\"auths\":{\"https://index.docker.io/v1/\":{\"auth\":\"dXNlcjpwYTpzcw==\"},"
         "\"quay.example\":{\"identitytoken\":\"tok\\u00e9n\",\"auth\":\"\"},\"empty.example\":{}},"
-        "\"credHelpers\":{\"helped.example\":\"secretservice\"}}";
+        "\"credHelpers\":{\"helped.example\":\"secretservice\",\"bad.example\":\"../sh\"}}";
     struct text out = {0};
-    char why[300] = "", plain[600];
-    assert_int_equal(registry_lookup(SV(config), "https://index.docker.io/v1/", &out, why, sizeof(why)), 1);
+    char why[300] = "", plain[600], helper[REGISTRY_HELPER_MAX] = "";
+    assert_int_equal(registry_lookup(SV(config), "https://index.docker.io/v1/", &out, helper, why, sizeof(why)), 1);
     decoded(&out, plain, sizeof(plain));
     assert_string_equal(
         plain, "{\"username\":\"user\",\"password\":\"pa:ss\",\"serveraddress\":\"https://index.docker.io/v1/\"}");
     text_free(&out);
-    assert_int_equal(registry_lookup(SV(config), "quay.example", &out, why, sizeof(why)), 1);
+    assert_int_equal(registry_lookup(SV(config), "quay.example", &out, helper, why, sizeof(why)), 1);
     decoded(&out, plain, sizeof(plain));
     assert_string_equal(plain, "{\"identitytoken\":\"tok\303\251n\",\"serveraddress\":\"quay.example\"}");
     text_free(&out);
-    assert_int_equal(registry_lookup(SV(config), "empty.example", &out, why, sizeof(why)), 0);
-    assert_int_equal(registry_lookup(SV(config), "other.example", &out, why, sizeof(why)), 0);
-    assert_int_equal(registry_lookup(SV(config), "helped.example", &out, why, sizeof(why)), -1);
-    assert_non_null(strstr(why, "helped.example"));
-    assert_int_equal(registry_lookup(SV("{\"auths\":"), "x", &out, why, sizeof(why)), -1);
-    assert_int_equal(registry_lookup(SV("[]"), "x", &out, why, sizeof(why)), 0);
+    assert_int_equal(registry_lookup(SV(config), "empty.example", &out, helper, why, sizeof(why)), 0);
+    assert_int_equal(registry_lookup(SV(config), "other.example", &out, helper, why, sizeof(why)), 0);
+    assert_string_equal(helper, "");
+    assert_int_equal(registry_lookup(SV(config), "helped.example", &out, helper, why, sizeof(why)), REGISTRY_HELPER);
+    assert_string_equal(helper, "secretservice");
+    assert_int_equal(registry_lookup(SV(config), "bad.example", &out, helper, why, sizeof(why)), -1);
+    assert_non_null(strstr(why, "helper"));
+    assert_int_equal(registry_lookup(SV("{\"credsStore\":\"pass\"}"), "x", &out, helper, why, sizeof(why)),
+                     REGISTRY_HELPER);
+    assert_string_equal(helper, "pass");
+    assert_int_equal(registry_lookup(SV("{\"credsStore\":\"\"}"), "x", &out, helper, why, sizeof(why)), 0);
+    assert_int_equal(registry_lookup(SV("{\"auths\":"), "x", &out, helper, why, sizeof(why)), -1);
+    assert_int_equal(registry_lookup(SV("[]"), "x", &out, helper, why, sizeof(why)), 0);
     text_free(&out);
+}
+
+static void a_helpers_answer_becomes_the_header(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"", "no", "{}", "{\"Username\":\"u\"}", "{\"Username\":\"u\",\"Secret\":\"\"}"};
+    struct text out = {0};
+    char plain[600];
+    assert_true(registry_from_helper(SV("{\"ServerURL\":\"x\",\"Username\":\"u\",\"Secret\":\"s\"}"), "x", &out));
+    decoded(&out, plain, sizeof(plain));
+    assert_string_equal(plain, "{\"username\":\"u\",\"password\":\"s\",\"serveraddress\":\"x\"}");
+    text_free(&out);
+    assert_true(registry_from_helper(SV("{\"Username\":\"<token>\",\"Secret\":\"t\"}"), "x", &out));
+    decoded(&out, plain, sizeof(plain));
+    assert_string_equal(plain, "{\"identitytoken\":\"t\",\"serveraddress\":\"x\"}");
+    text_free(&out);
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_false(registry_from_helper(SV(bad[i]), "x", &out));
+    assert_int_equal(out.len, 0);
 }
 
 /* ---- the stream ---- */
@@ -380,6 +406,7 @@ int main(void)
         cmocka_unit_test(the_lower_version_is_spoken_and_too_old_ones_are_refused),
         cmocka_unit_test(an_images_registry_is_found_in_its_name),
         cmocka_unit_test(credentials_come_from_dockers_config),
+        cmocka_unit_test(a_helpers_answer_becomes_the_header),
         cmocka_unit_test(frames_come_out_whole_however_the_stream_is_cut),
         cmocka_unit_test(what_is_no_such_stream_is_given_up),
         cmocka_unit_test(an_archive_that_was_written_is_read_back),
