@@ -1,6 +1,7 @@
 # All that the author of a plugin needs.
 # files: plugin-api/mango/*.h
 mangoinclude_HEADERS += \
+	plugin-api/mango/helpers.h \
 	plugin-api/mango/host.h \
 	plugin-api/mango/launcher.h \
 	plugin-api/mango/plugin.h \

@@ -41,6 +41,7 @@ plugins_common_libhostbox_la_SOURCES = \
 
 plugins_common_libhostbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
 
+include plugins/helpers/helpers.mk
 include plugins/docker/docker.mk
 include plugins/local/local.mk
 include plugins/srt/srt.mk

@@ -55,7 +55,8 @@ def environment(folder, port):
         PKG_CONFIG_PATH=folder,
     )
     with open(os.path.join(folder, "mango-plugin.pc"), "w", encoding="utf-8") as f:
-        f.write(f"Name: mango-plugin\nDescription: of the source tree\nVersion: 0\nCflags: -I{SRC}/plugin-api\n")
+        f.write(f"Name: mango-plugin\nDescription: of the source tree\nVersion: 0\n"
+                f"Cflags: -I{SRC}/plugin-api\nLibs: -L{BUILD}/plugins/helpers -lmango-plugin\n")
     return env
 
 
