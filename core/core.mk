@@ -1,6 +1,6 @@
 # libcore: everything but the programs' main files and the library's door. mangod, the tools, libmango and the tests link it.
 noinst_LTLIBRARIES += libcore.la
-# files: core/*/*.c core/*/*.h !core/cmd/* !core/lib/mango.* !core/base/hook-test.c
+# files: core/*/*.c core/*/*.h !core/cmd/* !core/worker/* !core/lib/mango.* !core/base/hook-test.c
 libcore_la_SOURCES = \
 	core/api/agents.c \
 	core/api/api.h \

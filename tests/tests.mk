@@ -26,6 +26,8 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/local-rig.h \
 	tests/support/peer-rig.c \
 	tests/support/peer-rig.h \
+	tests/support/peer.c \
+	tests/support/peer.h \
 	tests/support/pg-proxy.c \
 	tests/support/pg-proxy.h \
 	tests/support/pgtest-rig.h \
@@ -108,6 +110,7 @@ unit_tests = \
 	tests/unit/test-utf8$(EXEEXT) \
 	tests/unit/test-websocket$(EXEEXT) \
 	tests/unit/test-wheel$(EXEEXT) \
+	tests/unit/test-worker-poll$(EXEEXT) \
 	tests/unit/test-ws-command$(EXEEXT)
 
 # On a database of a private PostgreSQL: skipped where MANGO_TEST_DATABASE_URL is not set.

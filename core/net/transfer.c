@@ -108,6 +108,8 @@ struct mg_transfer *mg_transfer_new(const struct mg_net_req *req)
     for (int i = 0; i < req->n_headers && t->stop == MG_OK; i++)
         add_header(t, req->headers[i].name, req->headers[i].value);
     t->list = curl_slist_append(t->list, "Expect:"); /* no second of waiting before a large body */
+    if (!has_body)
+        t->list = curl_slist_append(t->list, "Content-Type:"); /* curl would call the nothing a form */
     t->req.headers = NULL;
     t->req.connect_ms = req->connect_ms ? req->connect_ms : MG_NET_CONNECT_MS;
     t->req.idle_ms = req->idle_ms ? req->idle_ms : MG_NET_IDLE_MS;
