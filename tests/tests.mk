@@ -160,6 +160,7 @@ e2e_tests = \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
 	tests/e2e/test_docker.py \
+	tests/e2e/test_docker_chaos.py \
 	tests/e2e/test_docker_conformance.py \
 	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
@@ -248,6 +249,7 @@ EXTRA_DIST += \
 	tests/e2e/api.py \
 	tests/e2e/bad_requests.py \
 	tests/e2e/demo \
+	tests/e2e/docker_rig.py \
 	tests/e2e/harness.py \
 	tests/e2e/mcp_peer.py \
 	tests/e2e/race_checker.py \
@@ -264,6 +266,7 @@ EXTRA_DIST += \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
 	tests/e2e/test_docker.py \
+	tests/e2e/test_docker_chaos.py \
 	tests/e2e/test_docker_conformance.py \
 	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \

@@ -4,11 +4,10 @@ import subprocess
 import sys
 import unittest
 
+from docker_rig import under_engine
 from harness import BUILD, SRC, main
 
-if not os.environ.get("MANGO_TEST_DOCKER"):
-    run = os.path.join(SRC, "tests", "support", "docker-run")
-    os.execv(run, [run, sys.executable, os.path.abspath(__file__), *sys.argv[1:]])
+under_engine(__file__)
 
 
 class Conformance(unittest.TestCase):

@@ -12,13 +12,11 @@ import sys
 import tempfile
 import unittest
 
+from docker_rig import under_engine
 from harness import SRC, main, skip, wait_for
 from sandbox import EINVALID, ERETRY, OK, Driver, label
 
-if not os.environ.get("MANGO_TEST_DOCKER"):
-    run = os.path.join(SRC, "tests", "support", "docker-run")
-    os.environ["MANGO_TEST_DOCKER_TLS"] = "1"
-    os.execv(run, [run, sys.executable, os.path.abspath(__file__), *sys.argv[1:]])
+under_engine(__file__, MANGO_TEST_DOCKER_TLS="1")
 if os.environ["MANGO_TEST_DOCKER"] != "own" or "MANGO_TEST_DOCKER_CERTS" not in os.environ:
     skip("it needs an Engine of its own: root, dockerd and openssl")
 HAS_REGISTRY = all(shutil.which(p, path=os.environ["PATH"] + ":/usr/sbin:/sbin") for p in ("docker-registry", "htpasswd"))

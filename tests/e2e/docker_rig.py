@@ -1,0 +1,91 @@
+"""What the tests of the sandbox `docker` share: a real Engine, its own command line as the witness, a sandbox to try things in."""
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+from harness import SRC, wait_for
+from sandbox import OK, Driver, host_processes, label
+
+
+def under_engine(file, **variables):
+    """Runs this test again under tests/support/docker-run, unless it does so already."""
+    if not os.environ.get("MANGO_TEST_DOCKER"):
+        run = os.path.join(SRC, "tests", "support", "docker-run")
+        os.execve(run, [run, sys.executable, os.path.abspath(file), *sys.argv[1:]], {**os.environ, **variables})
+
+
+def docker(*words):
+    """What the Engine's own command line says: the witness, beside what is tested."""
+    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True, timeout=60).stdout.split()
+
+
+def left():
+    """Names of containers and volumes of sandboxes."""
+    return docker("ps", "-a", "--filter", "label=io.mango.label", "--format", "{{.Names}}") + docker(
+        "volume", "ls", "--filter", "label=io.mango.label", "--format", "{{.Name}}"
+    )
+
+
+OWN = os.environ.get("MANGO_TEST_DOCKER") == "own"
+
+
+def kill_engine():
+    """docker-run starts it again."""
+    socket_path = os.environ["DOCKER_HOST"].removeprefix("unix://")
+
+    def pids():
+        return [p for p in host_processes(f"unix://{socket_path}") if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "dockerd"]
+
+    wait_for("one dockerd", lambda: len(pids()) == 1)
+    os.kill(pids()[0], signal.SIGKILL)
+
+
+def engine_is_back():
+    """Answers again; what it still does for a container of before is its own affair."""
+    wait_for("the Engine", lambda: subprocess.run(["docker", "version"], capture_output=True, check=False).returncode == 0, 60, 0.2)
+
+
+class Boxes(unittest.TestCase):
+    """A driver with one sandbox."""
+
+    limits = {}
+
+    def setUp(self):
+        self.d = Driver("docker")
+        self.addCleanup(self.d.end)
+        self.box = label()
+        self.addCleanup(lambda: subprocess.run(["docker", "rm", "-f", "mango-" + self.box], capture_output=True, check=False))
+        self.made = self.d.create(self.box, **self.limits)
+        self.addCleanup(self.end_box)
+
+    def end_box(self):
+        if self.d.process.poll() is None:
+            self.d.ok("destroy", self.box)
+            self.assertEqual([n for n in left() if self.box in n], [])
+
+    def until_ok(self, *words):
+        """Again and again, as the reconciler does it."""
+        answers = []
+
+        def done():
+            answers.append(self.d.call(*words))
+            return answers[-1]["status"] == OK
+
+        try:
+            wait_for(words[0], done, 60, 0.2)
+        except AssertionError:
+            raise AssertionError(f"{words}: {answers[-1]}") from None
+
+    def usable(self, d=None):
+        """The sandbox answers and its files are what they were."""
+        self.assertEqual((d or self.d).out(self.box, "echo still here"), "still here")
+
+    def usable_again(self, d):
+        """A command that meets the takeover may have an unknown end, never a wrong one; the next is answered."""
+        wait_for("an answer", lambda: d.sh(self.box, "echo still here")["out"].strip() == "still here")
+
+    def alone(self):
+        """Nothing runs in the container but ours."""
+        return self.d.out(self.box, "ps -eo args --no-headers | grep -v -e '^/.mango/box' -e '^ps -eo' -e '^/bin/sh -c ps' -e '^grep'; true") == ""
