@@ -303,6 +303,7 @@ libcore_la_SOURCES = \
 	core/sandbox/conformance-stop.c \
 	core/sandbox/conformance.c \
 	core/sandbox/conformance.h \
+	core/sandbox/direct.h \
 	core/sandbox/handle.c \
 	core/sandbox/health.c \
 	core/sandbox/health.h \

@@ -1,6 +1,6 @@
 # The worker's side. It has no part of the server in it: the pieces below core/store, the tools, and core/worker.
 noinst_LTLIBRARIES += libworker.la
-# files: core/base/*.c core/base/*.h core/json/*.c core/json/*.h core/crypto/*.c core/crypto/*.h core/net/*.c core/net/*.h core/domain/check.c core/domain/check.h core/domain/id.c core/domain/id.h core/sandbox/ops.h core/tools/*.c core/tools/*.h core/worker/*.c core/worker/*.h !core/base/hook-test.c !core/worker/worker.h !core/worker/door*
+# files: core/base/*.c core/base/*.h core/json/*.c core/json/*.h core/crypto/*.c core/crypto/*.h core/net/*.c core/net/*.h core/domain/check.c core/domain/check.h core/domain/id.c core/domain/id.h core/plugin/*.c core/plugin/*.h core/sandbox/direct.h core/sandbox/handle.c core/sandbox/helper.c core/sandbox/helper.h core/sandbox/ops.h core/tools/*.c core/tools/*.h core/worker/*.c core/worker/*.h !core/base/hook-test.c !core/worker/worker.h !core/worker/door*
 libworker_la_SOURCES = \
 	core/base/arena.c \
 	core/base/arena.h \
@@ -66,6 +66,30 @@ libworker_la_SOURCES = \
 	core/net/transfer.h \
 	core/net/upgrade.c \
 	core/net/upgrade.h \
+	core/plugin/conn.c \
+	core/plugin/counters.c \
+	core/plugin/counters.h \
+	core/plugin/elf.c \
+	core/plugin/elf.h \
+	core/plugin/guard.c \
+	core/plugin/host.c \
+	core/plugin/host.h \
+	core/plugin/http.c \
+	core/plugin/loader.c \
+	core/plugin/names.c \
+	core/plugin/net-internal.h \
+	core/plugin/net.h \
+	core/plugin/plugin.h \
+	core/plugin/probe.c \
+	core/plugin/probe.h \
+	core/plugin/process-state.c \
+	core/plugin/process-state.h \
+	core/plugin/registry.c \
+	core/plugin/registry.h \
+	core/sandbox/direct.h \
+	core/sandbox/handle.c \
+	core/sandbox/helper.c \
+	core/sandbox/helper.h \
 	core/sandbox/ops.h \
 	core/tools/bash.c \
 	core/tools/definition.c \
@@ -107,10 +131,13 @@ libworker_la_SOURCES = \
 	core/worker/remote.h \
 	core/worker/retry.c \
 	core/worker/retry.h \
+	core/worker/tool-env.c \
+	core/worker/tool-env.h \
 	core/worker/tools.h \
 	core/worker/workspace.c
 
-libworker_la_LIBADD = $(CURL_LIBS) $(OPENSSL_LIBS) -lpthread -lm
+# The tools run in a folder of the machine: what the backends of one host share does it.
+libworker_la_LIBADD = plugins/common/libhostbox.la plugins/common/libcommon.la $(CURL_LIBS) $(OPENSSL_LIBS) -lpthread -lm -ldl
 
 # mango-worker: one of the three programs that people start.
 noinst_PROGRAMS += mango-worker

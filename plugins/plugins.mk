@@ -32,7 +32,10 @@ plugins_common_libhostbox_la_SOURCES = \
 	plugins/common/hostbox/box.c \
 	plugins/common/hostbox/exec.c \
 	plugins/common/hostbox/file.c \
+	plugins/common/hostbox/folder.c \
+	plugins/common/hostbox/folder.h \
 	plugins/common/hostbox/hostbox.h \
+	plugins/common/hostbox/path.c \
 	plugins/common/hostbox/proc.c \
 	plugins/common/hostbox/pump.c \
 	plugins/common/hostbox/pump.h \

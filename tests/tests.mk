@@ -111,6 +111,7 @@ unit_tests = \
 	tests/unit/test-websocket$(EXEEXT) \
 	tests/unit/test-wheel$(EXEEXT) \
 	tests/unit/test-worker-poll$(EXEEXT) \
+	tests/unit/test-worker-shell$(EXEEXT) \
 	tests/unit/test-ws-command$(EXEEXT)
 
 # On a database of a private PostgreSQL: skipped where MANGO_TEST_DATABASE_URL is not set.
@@ -137,6 +138,10 @@ tests_support_libdocker_la_SOURCES = plugins/docker/demux.c plugins/docker/endpo
 tests_support_libdocker_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 tests_support_libdocker_la_LIBADD = plugins/common/libcommon.la
 tests_unit_test_docker_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins
+# A worker links no part of the server, and neither do its tests.
+WORKER_LDADD = tests/support/libsupport.la libworker.la libcore.la $(CMOCKA_LIBS)
+tests_unit_test_worker_poll_LDADD = $(WORKER_LDADD)
+tests_unit_test_worker_shell_LDADD = $(WORKER_LDADD)
 tests_unit_test_docker_LDADD = tests/support/libdocker.la $(LDADD)
 
 # libmango from outside.

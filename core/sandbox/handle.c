@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "sandbox/health.h"
+#include "sandbox/direct.h"
 #include "sandbox/helper.h"
 #include "sandbox/internal.h"
 
@@ -58,7 +58,8 @@ static mg_rc visit_end(struct visit *v, mango_status status)
     if (status == MANGO_EGONE)
         atomic_store(&v->s->gone, true);
     mg_rc rc = mg_plugin_rc(v->s->plugin, v->guard.op, status, v->err);
-    mg_backend_note(v->s->backend, status != MANGO_ERETRY, v->err->text);
+    if (v->s->note)
+        v->s->note(v->s->backend, status != MANGO_ERETRY, v->err->text);
     return rc;
 }
 
@@ -314,21 +315,21 @@ const char *mg_sandbox_provider(const struct mg_sandbox *s)
     return s->plugin->name;
 }
 
-struct mg_sandbox *mg_sandbox_new(struct mg_sandboxes *m, struct mg_sandbox_entry *e, struct mg_plugin *p,
-                                  struct mg_buf *id, struct mg_buf *root, struct mg_buf *identity)
+struct mg_sandbox *mg_sandbox_direct(struct mg_plugin *p, const char *id, const char *root)
 {
     struct mg_sandbox *s = mg_xcalloc(1, sizeof(*s));
-    *s = (struct mg_sandbox){.manager = m,
-                             .backend = mg_backend_of(m, p),
-                             .entry = e,
-                             .plugin = p,
+    *s = (struct mg_sandbox){.plugin = p,
                              .refs = 1,
-                             .external_id = mg_buf_steal(id, NULL),
-                             .root = mg_buf_steal(root, NULL),
-                             .identity = mg_buf_steal(identity, NULL),
+                             .external_id = mg_xstrdup(id),
+                             .root = mg_xstrdup(root),
                              .serial = !mg_plugin_can(p, MANGO_CAP_CONCURRENT_EXEC)};
     pthread_mutex_init(&s->call_lock, NULL);
     return s;
+}
+
+void mg_sandbox_direct_free(struct mg_sandbox *s)
+{
+    mg_sandbox_free(s);
 }
 
 void mg_sandbox_free(struct mg_sandbox *s)

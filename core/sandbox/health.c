@@ -243,3 +243,23 @@ void mg_health_metrics(struct mg_sandboxes *m, struct mg_buf *out)
         pthread_mutex_unlock(&b->lock);
     }
 }
+
+/* ---- handles ---- */
+
+struct mg_sandbox *mg_sandbox_new(struct mg_sandboxes *m, struct mg_sandbox_entry *e, struct mg_plugin *p,
+                                  struct mg_buf *id, struct mg_buf *root, struct mg_buf *identity)
+{
+    struct mg_sandbox *s = mg_xcalloc(1, sizeof(*s));
+    *s = (struct mg_sandbox){.manager = m,
+                             .backend = mg_backend_of(m, p),
+                             .note = mg_backend_note,
+                             .entry = e,
+                             .plugin = p,
+                             .refs = 1,
+                             .external_id = mg_buf_steal(id, NULL),
+                             .root = mg_buf_steal(root, NULL),
+                             .identity = mg_buf_steal(identity, NULL),
+                             .serial = !mg_plugin_can(p, MANGO_CAP_CONCURRENT_EXEC)};
+    pthread_mutex_init(&s->call_lock, NULL);
+    return s;
+}

@@ -45,7 +45,8 @@ struct mg_sandboxes {
 
 struct mg_backend;
 struct mg_sandbox {
-    struct mg_backend *backend; /* of its plugin */
+    struct mg_backend *backend;                                         /* of its plugin */
+    void (*note)(struct mg_backend *b, bool answered, const char *why); /* mg_backend_note; NULL: nobody counts */
     struct mg_sandboxes *manager;
     struct mg_sandbox_entry *entry; /* a reference */
     struct mg_plugin *plugin;
@@ -67,10 +68,10 @@ void mg_orphans_sweep(struct mg_sandboxes *m, struct mg_pg *pg);
 /* manager.c: the handles of a session answer MG_EGONE from now on. */
 void mg_sandbox_cut_off(struct mg_sandboxes *m, struct mg_sv session);
 
-/* handle.c: takes the texts over from the buffers. */
+/* health.c: takes the texts over from the buffers. */
 struct mg_sandbox *mg_sandbox_new(struct mg_sandboxes *m, struct mg_sandbox_entry *e, struct mg_plugin *p,
                                   struct mg_buf *id, struct mg_buf *root, struct mg_buf *identity);
-void mg_sandbox_free(struct mg_sandbox *s);
+void mg_sandbox_free(struct mg_sandbox *s); /* handle.c */
 static inline struct mango_sv mg_sandbox_id(const struct mg_sandbox *s)
 {
     return (struct mango_sv){s->external_id, strlen(s->external_id)};

@@ -1,337 +1,202 @@
-/* The workspace of a worker over core/tools: commands by posix_spawn, files by openat2 beneath the work folder. */
+/* The executor of a worker's tools: core/tools over one folder of this machine (plugins/common/hostbox), which is driven as the plugins of the
+ * server are, by the operations of the ABI, but linked in. */
 #include <errno.h>
-#include <fcntl.h>
-#include <linux/openat2.h>
-#include <poll.h>
-#include <signal.h>
-#include <spawn.h>
+#include <limits.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/rng.h"
+#include "common/hostbox/folder.h"
+#include "crypto/hash.h"
+#include "plugin/host.h"
+#include "sandbox/direct.h"
+#include "worker/tool-env.h"
 #include "worker/tools.h"
 
-enum { PIECE = 64 * 1024, ENV_MAX = 512, PATH_BYTES = 4096 };
+#define RUNNER_VARIABLE "MANGO_WORKER_RUNNER"
+#define RUNNER_NAME "mango-local-runner"
+
+enum {
+    OPEN_MS = 30000,
+    ENV_MAX = 128,   /* variables that commands get */
+    LABEL_BYTES = 16 /* of the private folder's name */
+};
+
+static const struct mango_plugin DESCRIPTOR = {
+    MANGO_PLUGIN_PREFIX,    .kind = MANGO_KIND_SANDBOX,
+    .name = "worker",       .caps = MANGO_CAP_PROC | MANGO_CAP_DURABLE_WORKSPACE | MANGO_CAP_CONCURRENT_EXEC,
+    .sandbox = &folder_ops,
+};
 
 struct mg_workspace {
-    char *root;
-    int fd;
-    bool unrestricted;
+    struct mg_plugin plugin;
+    struct mg_plugin_services services;
+    char *base; /* private folder for temporary files; removed at the end */
+    char label[2 * LABEL_BYTES + 1];
+    struct mg_sandbox *box;
     struct mg_tools *tools;
 };
 
-/* ---- commands ---- */
+/* ---- settings of the folder ---- */
 
-struct child {
-    pid_t pid;
-    int pidfd, in, out, err;
-};
-
-static void close_all(const int *fd, int n)
+static bool runner_path(struct mg_buf *out)
 {
-    for (int i = 0; i < n; i++)
-        if (fd[i] >= 0)
-            close(fd[i]);
-}
+    static const char *const places[] = {"/" RUNNER_NAME, "/../libexec/mango/" RUNNER_NAME};
+    char exe[PATH_MAX], path[PATH_MAX + 64];
+    const char *named = secure_getenv(RUNNER_VARIABLE);
 
-/* What the worker itself was told stays with it. */
-static bool is_ours(const char *entry)
-{
-    return strncmp(entry, "ANTHROPIC_", 10) == 0 || strncmp(entry, "MANGO_", 6) == 0;
-}
-
-static void make_environment(const char *const *more, char *env[ENV_MAX])
-{
-    int n = 0;
-    for (char **e = environ; *e && n < ENV_MAX - 16; e++)
-        if (!is_ours(*e))
-            env[n++] = *e;
-    for (; more && *more && n < ENV_MAX - 1; more++)
-        env[n++] = (char *)*more;
-    env[n] = NULL;
-}
-
-static int spawn_child(const struct mg_workspace *w, const struct mg_exec_req *req, const int p[6], pid_t *ret)
-{
-    char dir[PATH_BYTES], *env[ENV_MAX];
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t attr;
-    sigset_t set;
-    make_environment(req->env, env);
-    (void)snprintf(dir, sizeof(dir), "%s/%s", req->cwd && req->cwd[0] == '/' ? "" : w->root, req->cwd ? req->cwd : "");
-    posix_spawn_file_actions_init(&fa);
-    posix_spawn_file_actions_adddup2(&fa, p[0], 0);
-    posix_spawn_file_actions_adddup2(&fa, p[3], 1);
-    posix_spawn_file_actions_adddup2(&fa, p[5], 2);
-    posix_spawn_file_actions_addclosefrom_np(&fa, 3);
-    posix_spawn_file_actions_addchdir_np(&fa, dir);
-    posix_spawnattr_init(&attr);
-    sigemptyset(&set);
-    posix_spawnattr_setsigmask(&attr, &set);
-    sigaddset(&set, SIGPIPE);
-    posix_spawnattr_setsigdefault(&attr, &set);
-    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    int rc = posix_spawnp(ret, req->argv[0], &fa, &attr, (char *const *)req->argv, env);
-    posix_spawnattr_destroy(&attr);
-    posix_spawn_file_actions_destroy(&fa);
-    return rc;
-}
-
-static mg_rc start(const struct mg_workspace *w, const struct mg_exec_req *req, struct child *ret, struct mg_err *err)
-{
-    int p[6] = {-1, -1, -1, -1, -1, -1};
-    int rc = pipe2(p, O_CLOEXEC) == 0 && pipe2(p + 2, O_CLOEXEC) == 0 && pipe2(p + 4, O_CLOEXEC) == 0
-                 ? spawn_child(w, req, p, &ret->pid)
-                 : errno;
-    close_all((int[]){p[0], p[3], p[5]}, 3);
-    if (rc) {
-        close_all((int[]){p[1], p[2], p[4]}, 3);
-        return mg_err_errno(err, rc, "%s", req->argv[0]);
+    if (named && *named)
+        return mg_buf_str(out, named) == MG_OK;
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (n <= 0)
+        return false;
+    exe[n] = '\0';
+    *strrchr(exe, '/') = '\0';
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        (void)snprintf(path, sizeof(path), "%s%s", exe, places[i]);
+        if (access(path, X_OK) == 0)
+            return mg_buf_str(out, path) == MG_OK;
     }
-    *ret = (struct child){
-        .pid = ret->pid, .pidfd = (int)syscall(SYS_pidfd_open, ret->pid, 0), .in = p[1], .out = p[2], .err = p[4]};
-    (void)fcntl(ret->in, F_SETFL, O_NONBLOCK);
-    (void)fcntl(ret->out, F_SETFL, O_NONBLOCK);
-    (void)fcntl(ret->err, F_SETFL, O_NONBLOCK);
+    return false;
+}
+
+static bool setting(void *ctx, const char *plugin, const char *name, struct mg_buf *out)
+{
+    const struct mg_workspace *w = ctx;
+
+    (void)plugin;
+    if (strcmp(name, "base_dir") == 0)
+        return mg_buf_str(out, w->base) == MG_OK;
+    return strcmp(name, "runner") == 0 && runner_path(out);
+}
+
+static bool no_secret(void *ctx, const char *plugin, const char *name, struct mg_buf *out)
+{
+    (void)ctx;
+    (void)plugin;
+    (void)name;
+    (void)out;
+    return false;
+}
+
+static mg_rc make_base(struct mg_workspace *w, struct mg_err *err)
+{
+    const char *tmp = secure_getenv("TMPDIR");
+    char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof(path), "%s/mango-worker.XXXXXX", tmp && *tmp == '/' ? tmp : "/tmp");
+    if (!mkdtemp(path))
+        return mg_err_set(err, MG_EIO,
+                          "cannot make a private folder %s: %s; set TMPDIR to a folder that can be written", path,
+                          strerror(errno));
+    w->base = mg_xstrdup(path);
     return MG_OK;
 }
 
-static void drain(int *fd, int stream, mg_exec_sink *sink, void *ctx, bool once)
+/* ---- opening ---- */
+
+static bool listed(const char *const *list, const char *path)
 {
-    char buf[PIECE];
-    while (*fd >= 0) {
-        ssize_t n = read(*fd, buf, sizeof(buf));
-        if (n > 0) {
-            if (sink && !sink(ctx, stream, buf, (size_t)n))
-                sink = NULL;
-            if (once)
-                return;
-            continue;
-        }
-        if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
-            close(*fd);
-            *fd = -1;
-        }
-        return;
+    for (size_t i = 0; list && list[i]; i++)
+        if (strcmp(list[i], path) == 0)
+            return true;
+    return false;
+}
+
+static mg_rc open_folder(struct mg_workspace *w, const struct mg_workspace_opts *o, struct mg_err *err)
+{
+    struct folder_root roots[MG_WORKSPACE_ROOTS_MAX + 1];
+    struct folder_opts opts = {.path = o->root, .read_only = listed(o->read_only, o->root), .roots = roots};
+    struct mango_call call = mg_plugin_call(mg_now_ns() + OPEN_MS * UINT64_C(1000000), NULL, err);
+
+    for (size_t i = 0; o->allowed && o->allowed[i]; i++) {
+        if (opts.n_roots == MG_WORKSPACE_ROOTS_MAX)
+            return mg_err_set(err, MG_EINVAL, "at most %d folders are allowed beside the workspace",
+                              MG_WORKSPACE_ROOTS_MAX);
+        roots[opts.n_roots++] = (struct folder_root){o->allowed[i], listed(o->read_only, o->allowed[i])};
     }
+    if (o->unrestricted)
+        roots[opts.n_roots++] = (struct folder_root){"/", false};
+    mango_status s = folder_open(w->plugin.host, &call, &opts, &w->plugin.ctx);
+    return s < 0 ? mg_plugin_rc(&w->plugin, MG_OP_CREATE, s, err) : MG_OK;
 }
 
-static void feed(struct child *p, struct mg_sv *in)
+/* Makes the box: its label names the private folder alone. */
+static mg_rc create(struct mg_workspace *w, struct mg_err *err)
 {
-    while (p->in >= 0) {
-        ssize_t n = in->len ? write(p->in, in->ptr, in->len) : 0;
-        if (n < 0 && errno == EAGAIN)
-            return;
-        if (n <= 0) {
-            close(p->in);
-            p->in = -1;
-        } else {
-            *in = mg_sv_from(*in, (size_t)n);
-        }
-    }
-}
+    struct mango_sv env[ENV_MAX];
+    mg_auto(buf) struct mg_buf id = MG_BUF_INIT(1024), root = MG_BUF_INIT(PATH_MAX), identity = MG_BUF_INIT(1024);
+    struct mg_tool_env vars;
 
-static int until(uint64_t deadline_ns)
-{
-    uint64_t now = mg_now_ns();
-    uint64_t ms = deadline_ns > now ? (deadline_ns - now) / 1000000u + 1 : 0;
-    return !deadline_ns || ms > 60000 ? 60000 : (int)ms;
-}
-
-static void wait_for(struct child *p, const struct mg_exec_req *req, struct mg_exec_status *ret)
-{
-    struct mg_sv in = req->stdin_data;
-    for (bool live = true; live;) {
-        struct pollfd f[] = {{.fd = p->pidfd, .events = POLLIN},
-                             {.fd = p->out, .events = POLLIN},
-                             {.fd = p->err, .events = POLLIN},
-                             {.fd = p->in, .events = POLLOUT},
-                             {.fd = req->cancel ? mg_cancel_fd(req->cancel) : -1, .events = POLLIN}};
-        (void)poll(f, 5, until(req->deadline_ns));
-        ret->cancelled = mg_cancel_fired(req->cancel);
-        ret->timed_out = !ret->cancelled && req->deadline_ns && mg_now_ns() >= req->deadline_ns;
-        live = !(f[0].revents & POLLIN) && !ret->cancelled && !ret->timed_out;
-        if (ret->cancelled || ret->timed_out)
-            (void)kill(-p->pid, SIGKILL);
-        feed(p, &in);
-        drain(&p->out, 1, req->sink, req->sink_ctx, live);
-        drain(&p->err, 2, req->sink, req->sink_ctx, live);
-    }
-}
-
-static mg_rc ws_exec(void *box, const struct mg_exec_req *req, struct mg_exec_status *ret, struct mg_err *err)
-{
-    struct child p = {0};
-    siginfo_t info = {0};
-    *ret = (struct mg_exec_status){.exited = false};
-    mg_rc rc = start(box, req, &p, err);
-    if (rc < 0)
-        return rc;
-    wait_for(&p, req, ret);
-    (void)waitid(P_PIDFD, (id_t)p.pidfd, &info, WEXITED);
-    bool by_itself = !ret->cancelled && !ret->timed_out;
-    ret->exited = by_itself && info.si_code == CLD_EXITED;
-    ret->exit_code = ret->exited ? info.si_status : 0;
-    ret->signal = by_itself && !ret->exited ? info.si_status : 0;
-    close_all((int[]){p.pidfd, p.in, p.out, p.err}, 4);
-    return ret->cancelled ? mg_err_set(err, MG_ECANCELED, "cancelled") : MG_OK;
-}
-
-/* ---- files ---- */
-
-static int beneath(const struct mg_workspace *w, const char *path, int flags)
-{
-    size_t n = strlen(w->root);
-    struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
-                           .resolve = w->unrestricted ? 0 : RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS};
-    if (!w->unrestricted && strncmp(path, w->root, n) == 0 && (path[n] == '/' || path[n] == '\0'))
-        path += n + (path[n] == '/');
-    return (int)syscall(SYS_openat2, w->fd, *path ? path : ".", &how, sizeof(how));
-}
-
-static mg_rc failed(struct mg_err *err)
-{
-    if (errno == EXDEV || errno == ELOOP)
-        return mg_err_set(err, MG_EDENIED, "the path leads out of the work folder");
-    return mg_err_errno(err, errno, "the file");
-}
-
-static mg_rc ws_read(void *box, const char *path, int64_t offset, size_t max, struct mg_buf *out, bool *ret_eof,
-                     struct mg_err *err)
-{
-    mg_autofd int fd = beneath(box, path, O_RDONLY | O_NONBLOCK);
-    struct stat st;
-    if (fd < 0)
-        return failed(err);
-    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
-        return mg_err_set(err, MG_EINVAL, "it is not a regular file");
-    for (*ret_eof = false; max && !*ret_eof;) {
-        size_t want = max < PIECE ? max : PIECE;
-        mg_rc rc = mg_buf_reserve(out, want);
-        if (rc < 0)
-            return mg_err_set(err, rc, "the file is too big");
-        ssize_t n = pread(fd, out->ptr + out->len, want, offset);
-        if (n < 0)
-            return failed(err);
-        *ret_eof = n == 0;
-        mg_buf_added(out, (size_t)n);
-        offset += n;
-        max -= (size_t)n;
-    }
+    mg_tool_env_init(&vars);
+    size_t n = 0;
+    for (; n < ENV_MAX && vars.v[n]; n++)
+        env[n] = (struct mango_sv){vars.v[n], strlen(vars.v[n])};
+    struct mango_sandbox_spec spec = {
+        .struct_size = sizeof(spec), .label = {w->label, strlen(w->label)}, .env = env, .n_env = n};
+    struct mango_sandbox_ref ref = {.struct_size = sizeof(ref),
+                                    .id = (struct mango_buf *)&id,
+                                    .root = (struct mango_buf *)&root,
+                                    .identity = (struct mango_buf *)&identity};
+    struct mango_call call = mg_plugin_call(mg_now_ns() + OPEN_MS * UINT64_C(1000000), NULL, err);
+    mango_status s = folder_ops.create(w->plugin.ctx, &call, &spec, &ref);
+    mg_tool_env_done(&vars);
+    if (s < 0)
+        return mg_plugin_rc(&w->plugin, MG_OP_CREATE, s, err);
+    mg_autofree char *name = mg_buf_steal(&id, NULL), *path = mg_buf_steal(&root, NULL);
+    w->box = mg_sandbox_direct(&w->plugin, name, path);
+    w->tools = mg_tools_new(mg_sandbox_ops(w->box), w->box);
     return MG_OK;
 }
-
-/* Opens the folder of path, and makes the folders on the way that are missing. */
-static int open_parent(const struct mg_workspace *w, const char *path, const char **ret_name)
-{
-    char part[PATH_BYTES];
-    const char *slash = strrchr(path, '/');
-    *ret_name = slash ? slash + 1 : path;
-    for (const char *p = slash ? strchr(path + 1, '/') : NULL; p; p = strchr(p + 1, '/')) {
-        (void)snprintf(part, sizeof(part), "%.*s", (int)(p - path), path);
-        const char *at = strrchr(part, '/');
-        const char *last = at ? at + 1 : part;
-        mg_autofd int there = beneath(w, part, O_PATH | O_DIRECTORY);
-        if (there >= 0)
-            continue;
-        char up[PATH_BYTES];
-        (void)snprintf(up, sizeof(up), "%.*s", at ? (int)(at - part) : 1, at ? part : ".");
-        mg_autofd int parent = beneath(w, up[0] ? up : "/", O_PATH | O_DIRECTORY);
-        if (parent < 0 || (mkdirat(parent, last, 0755) < 0 && errno != EEXIST))
-            return -1;
-    }
-    (void)snprintf(part, sizeof(part), "%.*s", slash ? (int)(slash - path) : 1, slash ? path : ".");
-    return beneath(w, part[0] ? part : "/", O_PATH | O_DIRECTORY);
-}
-
-static mg_rc write_all(int fd, struct mg_sv content, struct mg_err *err)
-{
-    while (content.len) {
-        ssize_t n = write(fd, content.ptr, content.len);
-        if (n < 0)
-            return failed(err);
-        content = mg_sv_from(content, (size_t)n);
-    }
-    return MG_OK;
-}
-
-static mg_rc ws_write(void *box, const char *path, struct mg_sv content, struct mg_err *err)
-{
-    const char *name;
-    char temp[48];
-    struct stat st;
-    mg_autofd int dir = open_parent(box, path, &name);
-    if (dir < 0)
-        return failed(err);
-    bool there = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;
-    if (there && !S_ISREG(st.st_mode))
-        return mg_err_set(err, MG_EINVAL, "it is not a regular file");
-    (void)snprintf(temp, sizeof(temp), ".mango-%016llx", (unsigned long long)mg_rng_u64());
-    mg_autofd int fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, there ? st.st_mode & 07777 : 0644);
-    if (fd < 0)
-        return failed(err);
-    mg_rc rc = write_all(fd, content, err);
-    if (rc == MG_OK && renameat(dir, temp, dir, name) < 0)
-        rc = failed(err);
-    if (rc < 0)
-        (void)unlinkat(dir, temp, 0);
-    return rc;
-}
-
-static mg_rc ws_stat(void *box, const char *path, struct mg_file_stat *ret, struct mg_err *err)
-{
-    mg_autofd int fd = beneath(box, path, O_PATH);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return failed(err);
-    *ret = (struct mg_file_stat){.size = st.st_size,
-                                 .mtime_us = st.st_mtim.tv_sec * 1000000 + st.st_mtim.tv_nsec / 1000,
-                                 .mode = st.st_mode & 07777,
-                                 .kind = S_ISREG(st.st_mode)   ? 'f'
-                                         : S_ISDIR(st.st_mode) ? 'd'
-                                         : S_ISLNK(st.st_mode) ? 'l'
-                                                               : 'o'};
-    return MG_OK;
-}
-
-static const char *ws_root(void *box)
-{
-    return ((struct mg_workspace *)box)->root;
-}
-
-static const struct mg_tool_ops OPS = {
-    .exec = ws_exec, .read = ws_read, .write = ws_write, .stat = ws_stat, .root = ws_root};
-
-/* ---- the door ---- */
 
 mg_rc mg_workspace_open(const struct mg_workspace_opts *o, struct mg_workspace **ret, struct mg_err *err)
 {
     struct mg_workspace *w = mg_xcalloc(1, sizeof(*w));
-    w->root = mg_xstrdup(o->root);
-    w->unrestricted = o->unrestricted;
-    w->fd = open(o->root, O_DIRECTORY | O_PATH | O_CLOEXEC);
-    if (w->fd < 0) {
-        mg_rc rc = mg_err_errno(err, errno, "the work folder %s", o->root);
+    struct mg_err local = {0};
+    uint8_t random[LABEL_BYTES];
+
+    if (!err)
+        err = &local;
+    mg_rng_bytes(random, sizeof(random));
+    mg_hex(random, sizeof(random), w->label);
+    w->services = (struct mg_plugin_services){.setting = setting, .secret = no_secret, .ctx = w};
+    w->plugin = (struct mg_plugin){.desc = &DESCRIPTOR, .sandbox = &folder_ops, .name = "worker"};
+    w->plugin.host = mg_host_new(w->plugin.name, &w->services);
+    mg_rc rc = make_base(w, err);
+    if (rc == MG_OK)
+        rc = open_folder(w, o, err);
+    if (rc == MG_OK)
+        rc = create(w, err);
+    if (rc < 0) {
         mg_workspace_close(w);
         return rc;
     }
-    w->tools = mg_tools_new(&OPS, w);
     *ret = w;
     return MG_OK;
 }
 
 void mg_workspace_close(struct mg_workspace *w)
 {
+    struct mg_err err = {0};
+
     if (!w)
         return;
-    if (w->tools)
-        mg_tools_free(w->tools);
-    if (w->fd >= 0)
-        close(w->fd);
-    free(w->root);
+    mg_tools_free(w->tools);
+    if (w->plugin.ctx) {
+        struct mango_call call = mg_plugin_call(mg_now_ns() + MG_WORKSPACE_CLOSE_MS * UINT64_C(1000000), NULL, &err);
+        (void)folder_ops.destroy(w->plugin.ctx, &call, (struct mango_sv){"", 0},
+                                 (struct mango_sv){w->label, strlen(w->label)});
+    }
+    if (w->box)
+        mg_sandbox_direct_free(w->box);
+    folder_close(w->plugin.ctx);
+    mg_host_free(w->plugin.host);
+    if (w->base)
+        (void)rmdir(w->base);
+    free(w->base);
     free(w);
 }
 

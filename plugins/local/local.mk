@@ -10,7 +10,8 @@ plugins_local_local_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_local_local_la_LIBADD = plugins/common/libhostbox.la plugins/common/libcommon.la -lpthread -ldl
 plugins_local_local_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
-# One for each sandbox, and it forks once for each command: small, and never instrumented.
+# One for each sandbox, and it forks once for each command: small, and never instrumented. Static, since it is the worker's too,
+# which travels to machines with another libc.
 # files: plugins/local/runner/*.c plugins/common/runner/*.c plugins/common/runner/*.h
 plugins_local_mango_local_runner_SOURCES = \
 	plugins/common/runner/reaper.c \
@@ -24,5 +25,5 @@ plugins_local_mango_local_runner_SOURCES = \
 
 plugins_local_mango_local_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_local_mango_local_runner_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
-plugins_local_mango_local_runner_LDFLAGS = -Wl,-z,relro,-z,now
+plugins_local_mango_local_runner_LDFLAGS = -all-static -s
 plugins_local_mango_local_runner_LDADD =

@@ -70,7 +70,8 @@ const char *tool_call(struct tool_case *t, const char *name, struct mg_sv input)
 
     t->raw = t->text = t->type = "";
     t->text_len = 0;
-    t->rc = mg_tool_run(t->tools, mg_sv_of(name), input, t->cancel, &r, &t->err);
+    t->rc = t->run ? t->run(t->ctx, mg_sv_of(name), input, t->cancel, &r, &t->err)
+                   : mg_tool_run(t->tools, mg_sv_of(name), input, t->cancel, &r, &t->err);
     t->ms = (unsigned)((mg_now_ns() - before) / 1000000);
     t->is_error = r.is_error;
     if (t->rc == MG_OK)

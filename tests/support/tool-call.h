@@ -8,6 +8,10 @@
 struct tool_case {
     struct host_box *box;
     struct mg_tools *tools;
+    /* Instead of mg_tool_run over tools, with ctx in front; NULL: that. */
+    mg_rc (*run)(void *ctx, struct mg_sv name, struct mg_sv input, struct mg_cancel *cancel, struct mg_tool_result *ret,
+                 struct mg_err *err);
+    void *ctx;
     struct mg_arena *arena;
     struct mg_cancel *cancel; /* of the next calls, or NULL */
     /* of the last call */

@@ -237,6 +237,17 @@ static char *variable(const char *name, const char *value)
     return z;
 }
 
+/* True when the spec has a variable of v's name. */
+static bool given(const struct mango_sandbox_spec *spec, const char *v)
+{
+    uint64_t name = (uint64_t)(strchrnul(v, '=') - v) + 1;
+    for (uint64_t i = 0; i < spec->n_env; i++) {
+        if (spec->env[i].len >= name && memcmp(spec->env[i].ptr, v, name) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool fill_env(struct box *b, const struct mango_sandbox_spec *spec)
 {
     size_t fixed = sizeof(env_fixed) / sizeof(env_fixed[0]), n = 0;
@@ -244,10 +255,14 @@ static bool fill_env(struct box *b, const struct mango_sandbox_spec *spec)
     b->env = calloc(fixed + 2 + more + 1, sizeof(*b->env));
     if (!b->env)
         return false;
-    for (size_t i = 0; i < fixed; i++)
-        b->env[n++] = strdup(env_fixed[i]);
-    b->env[n++] = variable("HOME", b->root);
-    b->env[n++] = variable("TMPDIR", b->scratch);
+    for (size_t i = 0; i < fixed; i++) {
+        if (!given(spec, env_fixed[i]))
+            b->env[n++] = strdup(env_fixed[i]);
+    }
+    if (!given(spec, "HOME="))
+        b->env[n++] = variable("HOME", b->root);
+    if (!given(spec, "TMPDIR="))
+        b->env[n++] = variable("TMPDIR", b->scratch);
     for (uint64_t i = 0; i < more; i++)
         b->env[n++] = sv_dup(spec->env[i]);
     for (size_t i = 0; i < n; i++) {
@@ -274,7 +289,9 @@ static int open_box(struct boxes *all, struct mango_sv label, const struct mango
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->quiet, NULL);
     id_of(label, b->id);
-    b->root = all->kind->root ? strdup(all->kind->root) : join(all->base, b->id, "workspace");
+    b->root = all->folder       ? strdup(all->folder)
+              : all->kind->root ? strdup(all->kind->root)
+                                : join(all->base, b->id, "workspace");
     b->scratch = all->kind->scratch ? strdup(all->kind->scratch) : join(all->base, b->id, "scratch");
     b->user = user_of(all, label);
     int e = b->root && b->scratch && fill_env(b, spec) ? 0 : ENOMEM;
@@ -284,7 +301,9 @@ static int open_box(struct boxes *all, struct mango_sv label, const struct mango
         e = EPERM;
     if (e == 0 && (!read_small(b->home_fd, "label", found, LABEL_LEN) || memcmp(found, label.ptr, LABEL_LEN) != 0))
         e = EPERM;
-    if (e == 0 && ((b->root_fd = open_folder(b->home_fd, "workspace")) < 0))
+    if (e == 0)
+        b->root_fd = all->folder ? open_folder(AT_FDCWD, all->folder) : open_folder(b->home_fd, "workspace");
+    if (e == 0 && b->root_fd < 0)
         e = errno;
     if (e == 0) {
         (void)read_small(b->home_fd, "identity", b->identity, IDENTITY_LEN);

@@ -54,6 +54,7 @@ struct box_kind {
     /* Where commands see the two folders; NULL: where they are on the host. */
     const char *root, *scratch;
     bool cwd_by_name; /* a folder's descriptor would lead its commands out: they get the name */
+    bool terminal;    /* a long-lived process has a controlling terminal; what is written there is output too */
     /* What of the spec it cannot do. */
     mango_status (*check)(const struct boxes *all, const struct mango_call *call,
                           const struct mango_sandbox_spec *spec);
@@ -88,10 +89,20 @@ struct box {
     bool dying;
 };
 
+/* A folder beside the workspace in which file operations may work too. at.root is "" for the root of all. */
+struct box_root {
+    struct confine at;
+    bool read_only;
+};
+
 struct boxes {
     const struct mango_host *host;
     const struct box_kind *kind;
-    void *own;  /* of the backend */
+    void *own;          /* of the backend */
+    const char *folder; /* canonical path of the one workspace, which was there before and stays; NULL: under base */
+    bool read_only;     /* nothing is written to the workspace by file operations */
+    const struct box_root *roots;
+    int n_roots;
     char *base; /* canonical path */
     int base_fd;
     char *runner; /* path of the runner */
@@ -146,21 +157,10 @@ static inline void user_leave(const struct box *b)
     (void)setfsgid(getegid());
 }
 
-/* Both return a descriptor or -errno; nothing outside of the workspace is ever opened. */
-static inline int path_open(const struct box *b, struct mango_sv path, uint64_t flags)
-{
-    user_enter(b);
-    int fd = confine_open(&(struct confine){b->root, b->root_fd}, path, flags);
-    user_leave(b);
-    return fd;
-}
-static inline int path_parent(const struct box *b, struct mango_sv path, char name[256])
-{
-    user_enter(b);
-    int fd = confine_parent(&(struct confine){b->root, b->root_fd}, path, name);
-    user_leave(b);
-    return fd;
-}
+/* ---- path.c ---- */
+/* Both return a descriptor or -errno; nothing outside of the workspace and the roots beside it is ever opened. */
+int path_open(const struct box *b, struct mango_sv path, uint64_t flags);
+int path_parent(const struct box *b, struct mango_sv path, char name[256]);
 
 /* ---- file.c ---- */
 /* Removes what processes that are gone left in the middle of a write. Another process may write here at this moment. */
@@ -178,6 +178,8 @@ struct running {
     int status;   /* socket to its reaper */
     int out, err; /* read ends, not blocking; -1 after their end */
     int in;       /* write end, -1: none */
+    int tty;      /* the terminal's other side, not blocking; -1: none, or its session has ended */
+    int tty_hold; /* its own side: without a holder it would hang up before the command has begun */
 };
 enum { NO_STDIN, DATA_STDIN, PIPE_STDIN };
 /* Starts the command; the runner too when there is none. On success *ret is the caller's. */

@@ -49,10 +49,11 @@ static void hear(struct pump *p)
 int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
 {
     const struct mango_host *h = p->all->host;
-    struct pollfd fds[4] = {{.events = POLLIN},
+    struct pollfd fds[5] = {{.events = POLLIN},
                             {.events = POLLIN},
                             {.fd = p->run.status, .events = POLLIN},
-                            {.fd = call ? h->cancel_fd(h, call) : -1, .events = POLLIN}};
+                            {.fd = call ? h->cancel_fd(h, call) : -1, .events = POLLIN},
+                            {.fd = -1, .events = POLLIN}};
     bool by_flag = call && call->token && fds[3].fd < 0; /* the host is out of descriptors */
     for (;;) {
         if (p->end.kind || p->lost)
@@ -66,12 +67,15 @@ int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
         struct timespec ts = {.tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000)};
         fds[0].fd = p->run.out;
         fds[1].fd = p->run.err;
-        int n = ppoll(fds, 4, until_ns || by_flag ? &ts : NULL, NULL);
+        fds[4].fd = p->run.tty;
+        int n = ppoll(fds, 5, until_ns || by_flag ? &ts : NULL, NULL);
         if (n < 0)
             continue;
         if (fds[3].revents)
             return PUMP_CANCEL;
         uint64_t got = 0;
+        if (n > 0 && fds[4].revents)
+            got += take(&p->run.tty, &p->out);
         if (n > 0 && fds[0].revents)
             got += take(&p->run.out, &p->out);
         if (n > 0 && fds[1].revents)
@@ -87,17 +91,10 @@ int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
 
 void pump_drain(struct pump *p)
 {
-    for (uint64_t got = 0; p->run.out >= 0 && got < DRAIN_MAX;) {
-        uint64_t n = take(&p->run.out, &p->out);
-        if (n == 0)
-            break;
-        got += n;
-    }
-    for (uint64_t got = 0; p->run.err >= 0 && got < DRAIN_MAX;) {
-        uint64_t n = take(&p->run.err, &p->err);
-        if (n == 0)
-            break;
-        got += n;
+    int *fds[] = {&p->run.tty, &p->run.err, &p->run.out};
+    for (int i = 0; i < 3; i++) {
+        for (uint64_t got = 0, n = 1; *fds[i] >= 0 && n > 0 && got < DRAIN_MAX; got += n)
+            n = take(fds[i], i == 1 ? &p->err : &p->out);
     }
     chunk_end(&p->out);
     chunk_end(&p->err);

@@ -10,6 +10,7 @@
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "common/hostbox/hostbox.h"
@@ -213,6 +214,34 @@ static int data_file(struct box *b, const struct mango_exec_req *req)
     return ro;
 }
 
+/* A terminal that nobody types at: reading finds its end at once, and what is written passes unchanged. The command's
+ * side, or -1 where this machine has no terminals: then there is none. */
+static int open_terminal(int *ret_other)
+{
+    struct termios t;
+    int other = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    char name[64];
+    int fd = other >= 0 && grantpt(other) == 0 && unlockpt(other) == 0 && ptsname_r(other, name, sizeof(name)) == 0
+                 ? open(name, O_RDWR | O_NOCTTY | O_CLOEXEC)
+                 : -1;
+    bool ok = fd >= 0 && tcgetattr(fd, &t) == 0;
+    if (ok) {
+        cfmakeraw(&t);
+        t.c_cc[VMIN] = 0;
+        t.c_cc[VTIME] = 0;
+        ok = tcsetattr(fd, TCSANOW, &t) == 0 && fcntl(other, F_SETFL, O_NONBLOCK) == 0;
+    }
+    if (ok) {
+        *ret_other = other;
+        return fd;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (other >= 0)
+        close(other);
+    return -1;
+}
+
 /* Opens the pipes; the command's ends go into the parcel in the order of the wire. 0 or errno. */
 static int open_streams(struct box *b, const struct mango_exec_req *req, int stdin_kind, struct parcel *p,
                         struct running *r)
@@ -262,6 +291,16 @@ static mango_status open_cwd(struct box *b, const struct mango_call *call, const
     p->fds[p->n_fds++] = fd;
     p->flags |= WIRE_FLAG_CWD;
     return MANGO_OK;
+}
+
+static void add_terminal(struct parcel *p, struct running *r)
+{
+    int fd = open_terminal(&r->tty);
+    if (fd < 0)
+        return;
+    r->tty_hold = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    p->fds[p->n_fds++] = fd;
+    p->flags |= WIRE_FLAG_TTY;
 }
 
 /* Strings that do not fit into the datagram go into a memory file. 0 or errno. */
@@ -329,8 +368,8 @@ static int deliver(struct box *b, const struct parcel *p)
 
 void run_close(struct running *r)
 {
-    int *fds[] = {&r->status, &r->in, &r->out, &r->err};
-    for (int i = 0; i < 4; i++) {
+    int *fds[] = {&r->status, &r->in, &r->out, &r->err, &r->tty, &r->tty_hold};
+    for (int i = 0; i < 6; i++) {
         if (*fds[i] >= 0)
             close(*fds[i]);
         *fds[i] = -1;
@@ -341,13 +380,15 @@ mango_status run_start(struct box *b, const struct mango_call *call, const struc
                        struct running *ret)
 {
     struct parcel p = {0};
-    *ret = (struct running){-1, -1, -1, -1};
+    *ret = (struct running){-1, -1, -1, -1, -1, -1};
     mango_status s = pack(b, call, req, &p);
     int e = s == MANGO_OK ? open_streams(b, req, stdin_kind, &p, ret) : 0;
     if (s == MANGO_OK && e == 0)
         s = open_cwd(b, call, req, &p);
     if (s == MANGO_OK && e == 0)
         e = open_payload(&p);
+    if (s == MANGO_OK && e == 0 && stdin_kind == PIPE_STDIN && b->all->kind->terminal)
+        add_terminal(&p, ret);
     if (s == MANGO_OK && e == 0)
         e = deliver(b, &p);
     parcel_done(&p);

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -58,6 +59,8 @@ static int exec_child(const struct request *req, char **argv, char **envp, int c
     sigset_t none;
     sigemptyset(&none);
     (void)setsid();
+    if (req->head.flags & WIRE_FLAG_TTY)
+        (void)ioctl(req->fds[wire_fd(req->head.flags, WIRE_FLAG_TTY)], TIOCSCTTY, 0);
     if ((cwd >= 0 && fchdir(cwd) < 0) || (dir && chdir(dir) < 0))
         return errno;
     for (int i = 0; i < 3; i++) {
@@ -78,7 +81,7 @@ static int start(struct reaper *r, const struct request *req)
     char **dir = req->head.flags & WIRE_FLAG_CHDIR ? vector(&at, end, 1) : NULL;
     if (!argv || !envp || req->head.argc == 0 || ((req->head.flags & WIRE_FLAG_CHDIR) && !dir))
         return EINVAL;
-    int cwd = req->head.flags & WIRE_FLAG_CWD ? req->fds[4] : -1;
+    int cwd = req->head.flags & WIRE_FLAG_CWD ? req->fds[wire_fd(req->head.flags, WIRE_FLAG_CWD)] : -1;
     const char *folder = dir ? dir[0] : NULL;
     volatile int failed = 0;
     pid_t pid = vfork();

@@ -1,4 +1,4 @@
-/* Starts the commands of one sandbox: mango-local-runner of the backend `local`, started by the plugin with
+/* Starts the commands of one sandbox: mango-local-runner of the backend `local` and of mango-worker, started with
  * posix_spawn, and a part of mango-box of the backend `docker`. Its socket is on descriptor 3, the workspace as working folder and the commands' environment as its own, so
  * that /proc shows nothing of the server.
  *
@@ -96,7 +96,7 @@ static bool map_payload(struct request *req)
 {
     if (!(req->head.flags & WIRE_FLAG_PAYLOAD))
         return true;
-    int fd = req->fds[req->head.flags & WIRE_FLAG_CWD ? 5 : 4];
+    int fd = req->fds[wire_fd(req->head.flags, WIRE_FLAG_PAYLOAD)];
     if (req->head.len == 0 || req->head.len > WIRE_STRINGS_MAX)
         return false;
     void *p = mmap(NULL, req->head.len, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -130,7 +130,7 @@ static void run(struct runner *r, struct request *req)
 static bool on_request(struct runner *r)
 {
     static char body[sizeof(struct wire_request) + WIRE_INLINE_MAX];
-    struct request req = {.fds = {-1, -1, -1, -1, -1, -1}};
+    struct request req = {.fds = {-1, -1, -1, -1, -1, -1, -1}};
     char control[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
     struct iovec iov = {body, sizeof(body)};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof(control)};
@@ -187,7 +187,7 @@ int runner_main(void)
     int type;
     socklen_t len = sizeof(type);
     if (getsockopt(RUNNER_FD, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_SEQPACKET) {
-        fputs("mango-local-runner: started by the sandbox backend `local`, not by hand\n", stderr);
+        fputs("mango-local-runner: started by the sandbox backend `local` or by mango-worker, not by hand\n", stderr);
         return 64;
     }
     if (!setup(&r))

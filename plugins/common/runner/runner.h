@@ -9,7 +9,7 @@
 struct request {
     struct wire_request head;
     const char *strings;
-    int fds[WIRE_FDS_MAX]; /* status, stdin, stdout, stderr, folder or payload; -1: none */
+    int fds[WIRE_FDS_MAX]; /* status, stdin, stdout, stderr, then wire_fd; -1: none */
 };
 
 /* A process that belongs to the runner and to no command: started by start before the first command, and again when it

@@ -2,8 +2,8 @@
  * Both are built together and never mixed. Below, "plugin" is the starter.
  *
  * One runner per live sandbox. The plugin holds a SEQPACKET socket to it; each command is one datagram with
- * descriptors: its status socket, stdin, stdout, stderr, then the folder (FLAG_CWD), then a memory file with the
- * strings (FLAG_PAYLOAD). The runner forks a reaper for the command, a child subreaper, so that everything the command
+ * descriptors: its status socket, stdin, stdout, stderr, then the folder (FLAG_CWD), a memory file with the strings
+ * (FLAG_PAYLOAD), a terminal (FLAG_TTY). The runner forks a reaper for the command, a child subreaper, so that everything the command
  * ever starts stays below it. From then on plugin and reaper talk over the status socket alone.
  *
  * Lifetimes: the end of the status socket without RELEASE kills all that the command started; the end of the runner's
@@ -19,13 +19,22 @@ enum {
     WIRE_INLINE_MAX = 32 * 1024,    /* bytes of strings in the datagram itself; more go into a memory file */
     WIRE_STRINGS_MAX = 1024 * 1024, /* bytes of argv and environment; execve has 2 MiB with an 8 MiB stack */
     WIRE_STRING_MAX = 131071,       /* bytes of one string: the kernel's MAX_ARG_STRLEN without the NUL */
-    WIRE_FDS_MAX = 6,
+    WIRE_FDS_MAX = 7,
     WIRE_ARGS_MAX = 4096,
 };
 
 /* CHDIR: one more string, the folder's name, relative to the runner's own; for runners whose files are not the
- * starter's. */
-enum { WIRE_FLAG_CWD = 1, WIRE_FLAG_PAYLOAD = 2, WIRE_FLAG_CHDIR = 4 };
+ * starter's. TTY: the command's controlling terminal. */
+enum { WIRE_FLAG_CWD = 1, WIRE_FLAG_PAYLOAD = 2, WIRE_FLAG_CHDIR = 4, WIRE_FLAG_TTY = 8 };
+
+/* Where an optional descriptor stands among those of a request. */
+static inline int wire_fd(uint32_t flags, uint32_t flag)
+{
+    int at = 4;
+    for (uint32_t f = WIRE_FLAG_CWD; f < flag; f <<= 1)
+        at += f != WIRE_FLAG_CHDIR && (flags & f);
+    return at;
+}
 
 struct wire_request {
     uint32_t magic, flags;
