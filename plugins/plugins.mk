@@ -44,6 +44,16 @@ plugins_common_libhostbox_la_SOURCES = \
 
 plugins_common_libhostbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
 
+# Backends that are services over HTTP.
+noinst_LTLIBRARIES += plugins/common/libremote.la
+# files: plugins/common/remote/*.c plugins/common/remote/*.h
+plugins_common_libremote_la_SOURCES = \
+	plugins/common/remote/call.c \
+	plugins/common/remote/remote.h \
+	plugins/common/remote/settings.c
+
+plugins_common_libremote_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
+
 include plugins/helpers/helpers.mk
 include plugins/docker/docker.mk
 include plugins/local/local.mk

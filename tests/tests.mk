@@ -95,6 +95,7 @@ unit_tests = \
 	tests/unit/test-pool$(EXEEXT) \
 	tests/unit/test-prices$(EXEEXT) \
 	tests/unit/test-remedy$(EXEEXT) \
+	tests/unit/test-remote$(EXEEXT) \
 	tests/unit/test-request$(EXEEXT) \
 	tests/unit/test-router$(EXEEXT) \
 	tests/unit/test-session-body$(EXEEXT) \
@@ -143,6 +144,10 @@ WORKER_LDADD = tests/support/libsupport.la libworker.la libcore.la $(CMOCKA_LIBS
 tests_unit_test_worker_poll_LDADD = $(WORKER_LDADD)
 tests_unit_test_worker_shell_LDADD = $(WORKER_LDADD)
 tests_unit_test_docker_LDADD = tests/support/libdocker.la $(LDADD)
+
+# What adapters of services share.
+tests_unit_test_remote_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins -I$(srcdir)/plugin-api
+tests_unit_test_remote_LDADD = plugins/common/libremote.la plugins/common/libcommon.la $(LDADD)
 
 # libmango from outside.
 # files: tests/lib/test-*.c = {stem}$(EXEEXT)
