@@ -24,6 +24,7 @@ libcore_la_SOURCES = \
 	core/api/threads.c \
 	core/api/tickets.c \
 	core/api/tickets.h \
+	core/api/vaults.c \
 	core/api/waiting.c \
 	core/api/work.c \
 	core/base/arena.c \
@@ -69,6 +70,8 @@ libcore_la_SOURCES = \
 	core/crypto/base64.c \
 	core/crypto/hash.c \
 	core/crypto/hash.h \
+	core/crypto/seal.c \
+	core/crypto/seal.h \
 	core/domain/agent-tools.c \
 	core/domain/agent-tools.h \
 	core/domain/agent.c \
@@ -77,6 +80,7 @@ libcore_la_SOURCES = \
 	core/domain/check.h \
 	core/domain/content.c \
 	core/domain/content.h \
+	core/domain/credential.c \
 	core/domain/egress.c \
 	core/domain/egress.h \
 	core/domain/environment.c \
@@ -98,6 +102,8 @@ libcore_la_SOURCES = \
 	core/domain/thread.h \
 	core/domain/usage.c \
 	core/domain/usage.h \
+	core/domain/vault.c \
+	core/domain/vault.h \
 	core/domain/web-tools.c \
 	core/domain/web-tools.h \
 	core/egress/audit.c \
@@ -257,6 +263,7 @@ libcore_la_SOURCES = \
 	core/run/gate.c \
 	core/run/gate.h \
 	core/run/grader.c \
+	core/run/mcp-auth.c \
 	core/run/mcp-call.c \
 	core/run/mcp-link.c \
 	core/run/mcp-list.c \
@@ -282,12 +289,16 @@ libcore_la_SOURCES = \
 	core/run/step.h \
 	core/run/threads.c \
 	core/run/threads.h \
+	core/run/token-exchange.c \
+	core/run/token-exchange.h \
 	core/run/tool-config.c \
 	core/run/tool-config.h \
 	core/run/turn.c \
 	core/run/turn.h \
 	core/run/unwedge.c \
 	core/run/verify.c \
+	core/run/wallet.c \
+	core/run/wallet.h \
 	core/run/work.c \
 	core/run/work.h \
 	core/sandbox/conformance-boundary.c \
@@ -337,6 +348,8 @@ libcore_la_SOURCES = \
 	core/service/thread.h \
 	core/service/unwedge.c \
 	core/service/unwedge.h \
+	core/service/vault.c \
+	core/service/vault.h \
 	core/service/work-fail.c \
 	core/service/work-internal.h \
 	core/service/work.c \
@@ -350,6 +363,8 @@ libcore_la_SOURCES = \
 	core/store/cluster.c \
 	core/store/context-mark.c \
 	core/store/context-mark.h \
+	core/store/credential-seal.c \
+	core/store/credential.c \
 	core/store/deployment.c \
 	core/store/deployment.h \
 	core/store/embedded-internal.h \
@@ -362,6 +377,8 @@ libcore_la_SOURCES = \
 	core/store/event-log.c \
 	core/store/event-log.h \
 	core/store/key-cache.c \
+	core/store/keyring.c \
+	core/store/keyring.h \
 	core/store/list.c \
 	core/store/list.h \
 	core/store/mcp-tools.c \
@@ -397,6 +414,8 @@ libcore_la_SOURCES = \
 	core/store/transcript.h \
 	core/store/turn-columns.h \
 	core/store/txn.c \
+	core/store/vault.c \
+	core/store/vault.h \
 	core/store/waiting.c \
 	core/store/waiting.h \
 	core/store/work-claim.c \
@@ -481,6 +500,7 @@ mango_SOURCES = \
 	core/cmd/cli-show.c \
 	core/cmd/cli-show.h \
 	core/cmd/cli-table.c \
+	core/cmd/cli-vault.c \
 	core/cmd/cli-waiting.c \
 	core/cmd/cli-ws.c \
 	core/cmd/cli-ws.h \

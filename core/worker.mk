@@ -34,6 +34,8 @@ libworker_la_SOURCES = \
 	core/crypto/base64.c \
 	core/crypto/hash.c \
 	core/crypto/hash.h \
+	core/crypto/seal.c \
+	core/crypto/seal.h \
 	core/domain/check.c \
 	core/domain/check.h \
 	core/domain/id.c \

@@ -13,4 +13,5 @@ dist_migrations_DATA = \
 	migrations/0009_outcomes.sql \
 	migrations/0010_own_turns.sql \
 	migrations/0011_work.sql \
-	migrations/0012_one_budget.sql
+	migrations/0012_one_budget.sql \
+	migrations/0013_vaults.sql

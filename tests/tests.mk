@@ -196,6 +196,7 @@ e2e_tests = \
 	tests/e2e/test_turn_rules.py \
 	tests/e2e/test_turn_states.py \
 	tests/e2e/test_two_nodes.py \
+	tests/e2e/test_vaults.py \
 	tests/e2e/test_waiting.py \
 	tests/e2e/test_work.py \
 	tests/e2e/test_work_chaos.py \
@@ -302,12 +303,14 @@ EXTRA_DIST += \
 	tests/e2e/test_turn_rules.py \
 	tests/e2e/test_turn_states.py \
 	tests/e2e/test_two_nodes.py \
+	tests/e2e/test_vaults.py \
 	tests/e2e/test_waiting.py \
 	tests/e2e/test_work.py \
 	tests/e2e/test_work_chaos.py \
 	tests/e2e/test_work_credentials.py \
 	tests/e2e/threads.py \
 	tests/e2e/turns.py \
+	tests/e2e/vault_rig.py \
 	tests/e2e/work_rig.py \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \

@@ -98,6 +98,9 @@ mg_http_handler mg_get_events, mg_post_events, mg_get_event_stream;
 mg_http_handler mg_get_threads, mg_get_thread, mg_post_thread_archive, mg_get_thread_events, mg_get_thread_stream;
 mg_http_handler mg_get_work_poll, mg_get_work_list, mg_get_work, mg_post_work, mg_get_work_stats, mg_post_work_ack,
     mg_post_work_heartbeat, mg_post_work_stop, mg_post_work_fail;
+mg_http_handler mg_get_vaults, mg_post_vaults, mg_get_vault, mg_post_vault, mg_delete_vault, mg_post_vault_archive;
+mg_http_handler mg_get_credentials, mg_post_credentials, mg_get_credential, mg_post_credential, mg_delete_credential,
+    mg_post_credential_archive;
 mg_http_handler mg_get_models, mg_get_model;
 mg_http_handler mg_get_health, mg_get_ready, mg_get_metrics, mg_get_openapi, mg_get_absent;
 mg_http_handler mg_post_ticket;

@@ -12,6 +12,7 @@ struct mg_http;
 struct mg_http_opts;
 struct mg_hub;
 struct mg_key_cache;
+struct mg_keyring;
 struct mg_model;
 struct mg_notify;
 struct mg_registry;
@@ -28,6 +29,7 @@ struct mg_app {
     struct mg_registry *registry;
     struct mg_egress *egress;
     struct mg_key_cache *keys;
+    const struct mg_keyring *keyring; /* NULL: no credentials are kept */
     struct mg_notify *notify;
     struct mg_http *http;
     bool default_cloud;        /* MANGO_DEFAULT_ENVIRONMENT=cloud */

@@ -74,6 +74,24 @@ static const struct doc {
     {MG_GET, "/v1/sessions/{}/threads/{}/events", "listThreadEvents", "The thread's events.", NULL, "EventPage"},
     {MG_GET, "/v1/sessions/{}/threads/{}/stream", "streamThreadEvents", "Server-sent events of one thread.", NULL,
      NULL},
+    {MG_GET, "/v1/vaults", "listVaults", "Lists vaults, newest first.", NULL, "VaultPage"},
+    {MG_POST, "/v1/vaults", "createVault", "Creates a vault.", "VaultCreate", "Vault"},
+    {MG_GET, "/v1/vaults/{}", "getVault", "One vault.", NULL, "Vault"},
+    {MG_POST, "/v1/vaults/{}", "updateVault", "Changes name and metadata.", "VaultUpdate", "Vault"},
+    {MG_DELETE, "/v1/vaults/{}", "deleteVault", "Deletes a vault and its credentials.", NULL, "Deleted"},
+    {MG_POST, "/v1/vaults/{}/archive", "archiveVault", "Archives it and its credentials, whose secrets are destroyed.",
+     NULL, "Vault"},
+    {MG_GET, "/v1/vaults/{}/credentials", "listCredentials", "The vault's credentials, without their secrets.", NULL,
+     "CredentialPage"},
+    {MG_POST, "/v1/vaults/{}/credentials", "createCredential", "Stores a credential; its secrets are never shown.",
+     "CredentialCreate", "Credential"},
+    {MG_GET, "/v1/vaults/{}/credentials/{}", "getCredential", "One credential, without its secrets.", NULL,
+     "Credential"},
+    {MG_POST, "/v1/vaults/{}/credentials/{}", "updateCredential", "Replaces secrets; server and kind stay.",
+     "CredentialUpdate", "Credential"},
+    {MG_DELETE, "/v1/vaults/{}/credentials/{}", "deleteCredential", "Deletes a credential.", NULL, "Deleted"},
+    {MG_POST, "/v1/vaults/{}/credentials/{}/archive", "archiveCredential", "Destroys its secrets; the rest stays.",
+     NULL, "Credential"},
     {MG_GET, "/v1/models", "listModels", "The models that this server knows of.", NULL, "ModelPage"},
     {MG_GET, "/v1/models/{}", "getModel", "One model.", NULL, "Model"},
 };
@@ -99,6 +117,7 @@ static const struct {
     {"agents", "agent_id"},     {"environments", "environment_id"},
     {"sessions", "session_id"}, {"threads", "thread_id"},
     {"models", "model_id"},     {"work", "work_id"},
+    {"vaults", "vault_id"},     {"credentials", "credential_id"},
 };
 enum { N_PARAMS = sizeof(PARAMS) / sizeof(PARAMS[0]), PATH_PARAMS_MAX = 4 };
 

@@ -46,7 +46,10 @@ static const char *const ABSENT_QUERY[] = {
     "created_at[gte]", "created_at[lt]", "created_at[lte]",  NULL,
 };
 
-enum { SMALL_BODY = 64 * 1024 /* bytes: actions that take nothing */ };
+enum {
+    SMALL_BODY = 64 * 1024,   /* bytes: actions that take nothing */
+    SECRET_BODY = 256 * 1024, /* bytes: a credential with three secrets of their largest size, escaped */
+};
 
 /* Who else may call what a worker calls: its own item's token, and, where the operator allows it, the environment's key. */
 enum {
@@ -124,9 +127,22 @@ const struct mg_route mg_routes[] = {
     {MG_GET, "/v1/models", mg_get_models, .query = LIST_MODELS},
     {MG_GET, "/v1/models/{}", mg_get_model, .query = NULL},
 
+    {MG_GET, "/v1/vaults", mg_get_vaults, .query = LIST_ARCHIVED},
+    {MG_POST, "/v1/vaults", mg_post_vaults, .query = NULL},
+    {MG_GET, "/v1/vaults/{}", mg_get_vault, .query = NULL},
+    {MG_POST, "/v1/vaults/{}", mg_post_vault, .query = NULL},
+    {MG_DELETE, "/v1/vaults/{}", mg_delete_vault, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/vaults/{}/archive", mg_post_vault_archive, .body_max = SMALL_BODY},
+    {MG_GET, "/v1/vaults/{}/credentials", mg_get_credentials, .query = LIST_ARCHIVED},
+    {MG_POST, "/v1/vaults/{}/credentials", mg_post_credentials, .flags = MG_ROUTE_SECRET, .body_max = SECRET_BODY},
+    {MG_GET, "/v1/vaults/{}/credentials/{}", mg_get_credential, .query = NULL},
+    {MG_POST, "/v1/vaults/{}/credentials/{}", mg_post_credential, .flags = MG_ROUTE_SECRET, .body_max = SECRET_BODY},
+    {MG_DELETE, "/v1/vaults/{}/credentials/{}", mg_delete_credential, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/vaults/{}/credentials/{}/archive", mg_post_credential_archive, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/vaults/{}/credentials/{}/mcp_oauth_validate", mg_get_absent, .body_max = SMALL_BODY},
+
     ABSENT("/v1/files"),
     ABSENT("/v1/skills"),
-    ABSENT("/v1/vaults"),
     ABSENT("/v1/memory_stores"),
     ABSENT("/v1/deployments"),
     ABSENT("/v1/deployment_runs"),

@@ -43,6 +43,7 @@ struct mg_arena {
     size_t used;          /* of the first chunk */
     size_t next_cap;
     size_t bytes; /* asked for, rounded */
+    bool secret;
 };
 
 struct mg_arena *mg_arena_new(void)
@@ -60,9 +61,16 @@ void mg_arena_free(struct mg_arena *a)
     for (struct chunk *c = a->chunks, *next; c; c = next) {
         next = c->next;
         arena_unpoison(c->data, c->cap);
+        if (a->secret)
+            mg_wipe(c->data, c->cap);
         free(c);
     }
     free(a);
+}
+
+void mg_arena_set_secret(struct mg_arena *a)
+{
+    a->secret = true;
 }
 
 static struct chunk *chunk_new(size_t cap)

@@ -13,6 +13,8 @@ struct mg_arena;
 
 struct mg_arena *mg_arena_new(void);
 void mg_arena_free(struct mg_arena *a); /* NULL is fine */
+/* It holds secrets: what is freed is overwritten first. */
+void mg_arena_set_secret(struct mg_arena *a);
 static inline void mg_arena_cleanup(struct mg_arena **a)
 {
     mg_arena_free(*a);

@@ -23,6 +23,13 @@ void mg_buf_done(struct mg_buf *b)
     b->failed = false;
 }
 
+void mg_buf_wipe(struct mg_buf *b)
+{
+    if (b->ptr)
+        mg_wipe(b->ptr, b->cap);
+    mg_buf_done(b);
+}
+
 mg_rc mg_buf_reserve(struct mg_buf *b, size_t n)
 {
     size_t need, cap;

@@ -20,6 +20,13 @@ static inline void mg_buf_cleanup(struct mg_buf *b)
 {
     mg_buf_done(b);
 }
+/* Overwrites what is there, then frees: for secrets, whose room was reserved before the first byte, since growing
+ * leaves copies behind. mg_auto(secret) struct mg_buf b = ...; */
+void mg_buf_wipe(struct mg_buf *b);
+static inline void mg_secret_cleanup(struct mg_buf *b)
+{
+    mg_buf_wipe(b);
+}
 mg_rc mg_buf_append(struct mg_buf *b, const void *p, size_t n);
 mg_rc mg_buf_sv(struct mg_buf *b, struct mg_sv s);
 mg_rc mg_buf_str(struct mg_buf *b, const char *z);

@@ -121,6 +121,15 @@ const struct mg_cli_command mg_cli_commands[] = {
      mg_cli_key_list, NULL},
     {"api-key revoke", "ID", "revoke an API key; its streams end within a second", NULL, 1, 1, false, true,
      mg_cli_key_revoke, NULL},
+    {"vault new-key", "[ID]", "add a key to the keyring and make it the active one; without a file, print a keyring",
+     NULL, 0, 1, false, true, mg_cli_vault_new_key,
+     "  mango vault new-key --vault-keyring-file /etc/mango/keyring.json\n"
+     "  mango vault new-key 2026-12 > keyring.json\n\n"
+     "The ID is today's date when it is left out. Keys that were active stay, since they open what they sealed.\n"},
+    {"vault rekey", "", "seal every stored credential with the active key", NULL, 0, 0, false, true, mg_cli_vault_rekey,
+     "  mango vault rekey\n\n"
+     "Afterwards the other keys of the keyring open nothing and can be removed. mangod may run, with the same keyring; "
+     "run\nit again when one that still had the old keyring was running.\n"},
     {"plugin list", "", "list the plugins of the plugin folder", NULL, 0, 0, false, true, mg_cli_plugin_list, NULL},
     {"plugin info", "FILE", "show a plugin file, or why it would be refused", NULL, 1, 1, false, true,
      mg_cli_plugin_info, "  mango plugin info local\n  mango plugin info ./build/mine.so\n"},

@@ -105,6 +105,8 @@ int mg_cli_environment_create(struct mg_cli *c);
 int mg_cli_key_create(struct mg_cli *c);
 int mg_cli_key_list(struct mg_cli *c);
 int mg_cli_key_revoke(struct mg_cli *c);
+int mg_cli_vault_new_key(struct mg_cli *c); /* cli-vault.c */
+int mg_cli_vault_rekey(struct mg_cli *c);
 int mg_cli_plugin_list(struct mg_cli *c);
 int mg_cli_plugin_info(struct mg_cli *c);
 int mg_cli_plugin_probe(struct mg_cli *c); /* hidden: the child of list and info */

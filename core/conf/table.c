@@ -386,6 +386,15 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .fallback = "",
             .help = "PEM file with the authorities to trust for MCP servers; the system's when unset",
         },
+    [MG_OPT_VAULT_KEYRING_FILE] =
+        {
+            .name = "vault_keyring_file",
+            .env = "MANGO_VAULT_KEYRING_FILE",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "JSON file with the keys that credentials are sealed with (mango vault new-key); empty: vaults "
+                    "keep none",
+        },
     [MG_OPT_LOG_LEVEL] =
         {
             .name = "log_level",

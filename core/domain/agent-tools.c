@@ -407,11 +407,10 @@ mg_rc mg_mcp_servers_resolve(struct mg_arena *a, const struct mg_json *servers, 
         if (!mg_sv_starts(url, "https://") && !mg_sv_starts(url, "http://"))
             return mg_err_set(err, MG_EINVAL, "%s.url: must begin with https:// or http://", p);
         if (holds_user(url))
-            return mg_err_set(
-                err, MG_EINVAL,
-                "%s.url: must not hold a user or a password; credentials of MCP servers come from vaults, "
-                "which are not part of this build",
-                p);
+            return mg_err_set(err, MG_EINVAL,
+                              "%s.url: must not hold a user or a password; credentials of MCP servers come from "
+                              "vaults",
+                              p);
         mg_jw_obj(&w);
         mg_jw_kstrz(&w, "type", "url");
         mg_jw_kstr(&w, "name", names[n]);

@@ -11,8 +11,11 @@ enum { MG_SESSION_TITLE_MAX = 512 /* characters */ };
 struct mg_session_create {
     struct mg_agent_ref agent;
     struct mg_sv environment_id;
-    struct mg_sv title;    /* decoded; ptr NULL: none */
-    struct mg_sv metadata; /* JSON text */
+    struct mg_sv title;     /* decoded; ptr NULL: none */
+    struct mg_sv metadata;  /* JSON text */
+    struct mg_sv vault_ids; /* JSON text; its items: */
+    struct mg_sv *vaults;
+    int n_vaults;
     struct mg_draft *events;
     int n_events;
     int64_t budget_nano; /* MG_BUDGET_NONE: none */

@@ -175,6 +175,11 @@ struct mg_call *mg_call_new(struct mg_conn *c)
     if (!check_head(call, h))
         refuse(call, call->status ? call->status : mg_http_status(call->err.rc));
     call->body = MG_BUF_INIT(call->body_max);
+    c->secret = call->route && call->route->flags & MG_ROUTE_SECRET;
+    if (c->secret) { /* in one piece: growing would leave copies */
+        (void)mg_buf_reserve(&call->body, h->chunked ? call->body_max : h->length < call->body_max ? h->length : 0);
+        mg_arena_set_secret(req->arena);
+    }
     return call;
 }
 
@@ -184,6 +189,8 @@ void mg_call_free(struct mg_call *call)
         return;
     call->http->bodies -= call->counted;
     mg_metric_sub(&call->http->metrics.body_bytes, call->counted);
+    if (call->route && call->route->flags & MG_ROUTE_SECRET)
+        mg_buf_wipe(&call->body);
     mg_buf_done(&call->body);
     mg_buf_done(&call->out);
     mg_buf_done(&call->res.body);

@@ -282,7 +282,9 @@ static void feed(struct mg_conn *c, struct mg_sv data)
     }
     size_t n = process(c, mg_buf_view(&c->in));
     mg_buf_consume(&c->in, n);
-    if (c->in.len == 0)
+    if (c->in.len == 0 && c->secret)
+        mg_buf_wipe(&c->in);
+    else if (c->in.len == 0)
         mg_buf_done(&c->in);
 }
 
@@ -311,7 +313,7 @@ static void input(struct mg_conn *c, const char *p, size_t n)
     }
 }
 
-int mg_conn_rx(struct mg_conn *c, const char *p, size_t n)
+int mg_conn_rx(struct mg_conn *c, char *p, size_t n)
 {
     if (c->http->tls && !c->tls_settled) {
         c->tls_settled = true;
@@ -321,6 +323,8 @@ int mg_conn_rx(struct mg_conn *c, const char *p, size_t n)
         return -1;
     c->in_callback = true;
     input(c, p, n);
+    if (c->secret)
+        mg_wipe(p, n); /* the library's buffer stays */
     c->in_callback = false;
     return c->dead ? -1 : 0;
 }

@@ -80,6 +80,7 @@ enum {
     MG_ROUTE_TOKEN_END = 128, /* that token even when its claim is over: the handler says so */
     MG_ROUTE_ENV_SESSION =
         256, /* environment keys too, while a worker of theirs has the session, where the operator allows it */
+    MG_ROUTE_SECRET = 512, /* the body holds secrets: its bytes are overwritten when they are no longer needed */
 };
 
 struct mg_route {

@@ -83,10 +83,10 @@ struct mg_http {
 /* loop.c */
 extern const struct lws_protocols mg_loop_protocols[];
 void *mg_loop_thread(void *http);
-void mg_loop_arm(struct mg_http *h);          /* starts the wheel's clock; before the thread starts */
+void mg_loop_arm(struct mg_http *h);              /* starts the wheel's clock; before the thread starts */
 uint64_t mg_http_age_ms(const struct mg_http *h); /* since its start: the wheel's clock */
-void mg_loop_signal(struct mg_http *h);       /* any thread */
-void mg_loop_finish_tasks(struct mg_http *h); /* calls done() of what request threads have finished */
+void mg_loop_signal(struct mg_http *h);           /* any thread */
+void mg_loop_finish_tasks(struct mg_http *h);     /* calls done() of what request threads have finished */
 void mg_loop_free_revoked(struct mg_http *h);
 
 /* Aborts when another thread than the loop's is here: libwebsockets has no locks. */
@@ -128,6 +128,7 @@ struct mg_conn {
     bool used;        /* a request has been answered */
     bool begun;       /* bytes of a request are here; the header timer runs */
     bool tls_settled;
+    bool secret;     /* the request in progress is one of MG_ROUTE_SECRET */
     uint16_t family; /* of addr */
     uint16_t peer_port;
     uint8_t addr[16];
@@ -137,7 +138,7 @@ struct mg_conn {
 struct mg_conn *mg_conn_new(struct mg_http *h);
 void mg_conn_free(struct mg_conn *c); /* from the close callback only */
 void mg_conn_start(struct mg_conn *c);
-int mg_conn_rx(struct mg_conn *c, const char *p, size_t n);
+int mg_conn_rx(struct mg_conn *c, char *p, size_t n); /* p is overwritten when it held secrets */
 int mg_conn_writable(struct mg_conn *c);
 void mg_conn_timer(struct mg_conn *c);
 void mg_conn_pump(struct mg_conn *c);

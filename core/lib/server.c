@@ -19,6 +19,7 @@
 #include "plugin/registry.h"
 #include "run/engine.h"
 #include "run/server-tools.h"
+#include "run/wallet.h"
 #include "sandbox/manager.h"
 #include "service/work.h"
 #include "store/api-key.h"
@@ -29,6 +30,7 @@
 #include "store/node.h"
 #include "store/sandbox.h"
 #include "store/state-dir.h"
+#include "store/vault.h"
 
 struct mg_server {
     struct mg_server_opts opts;
@@ -46,6 +48,8 @@ struct mg_server {
     struct mg_sandboxes *sandboxes;
     struct mg_model *model;
     struct mg_net *users; /* requests to hosts that users name */
+    struct mg_keyring *keyring;
+    struct mg_wallet *wallet;
     struct mg_prices *prices;
     struct mg_hub *hub;
     struct mg_notify *notify;
@@ -194,6 +198,14 @@ static mg_rc check_keys(struct mg_server *s, struct mg_pg *pg, struct mg_err *er
     return mg_err_set(err, MG_ECONFIG, "no API key exists: set MANGO_API_KEY, or make one with `mango api-key create`");
 }
 
+/* A credential that could not be opened would be found out in the middle of a session. */
+static mg_rc check_keyring(struct mg_server *s, struct mg_pg *pg, struct mg_err *err)
+{
+    const char *path = mg_conf_strn(s->conf, MG_OPT_VAULT_KEYRING_FILE);
+    mg_rc rc = path ? mg_keyring_load(path, &s->keyring, err) : MG_OK;
+    return rc < 0 ? rc : mg_vault_check_keyring(pg, s->keyring, err);
+}
+
 static mg_rc prepare_database(struct mg_server *s, struct mg_err *err)
 {
     struct mg_migrate_report rep = {0};
@@ -205,6 +217,8 @@ static mg_rc prepare_database(struct mg_server *s, struct mg_err *err)
         rc = mg_deployment_id(pg, &s->deployment, err);
     if (rc == MG_OK)
         rc = check_keys(s, pg, err);
+    if (rc == MG_OK)
+        rc = check_keyring(s, pg, err);
     /* The state folder's lock proves that no other node of a private database lives: turns of a killed one go on at once. */
     if (rc == MG_OK && s->embedded)
         rc = mg_pg_exec(pg, &SQL_FORGET_NODES, NULL, 0, NULL, err);
@@ -371,7 +385,11 @@ static mg_rc open_users(struct mg_server *s, struct mg_err *err)
         .ca_file = mg_conf_strn(s->conf, MG_OPT_MCP_CA_FILE),
         .public_only = !mg_conf_bool(s->conf, MG_OPT_MCP_ALLOW_PRIVATE),
     };
-    return mg_net_open(&o, &s->users, err);
+    mg_rc rc = mg_net_open(&o, &s->users, err);
+    if (rc == MG_OK)
+        s->wallet =
+            mg_wallet_new(&(struct mg_wallet_opts){.keyring = s->keyring, .users = s->users, .conninfo = s->conninfo});
+    return rc;
 }
 
 /* The list that was named, else the installed one, which may be missing. */
@@ -407,6 +425,7 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .tool_threads = (unsigned)mg_conf_int(s->conf, MG_OPT_TOOL_THREADS),
         .node_ttl_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_NODE_TTL),
         .users = s->users,
+        .wallet = s->wallet,
         .mcp_call_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_MCP_TIMEOUT),
         .tool_grace_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_TOOL_GRACE),
         .model_id = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
@@ -437,6 +456,7 @@ static mg_rc open_http(struct mg_server *s, struct mg_err *err)
         .registry = s->registry,
         .egress = s->egress,
         .keys = s->keys,
+        .keyring = s->keyring,
         .notify = s->notify,
         .default_cloud = strcmp(mg_conf_str(s->conf, MG_OPT_DEFAULT_ENVIRONMENT), "cloud") == 0,
         .default_model = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
@@ -526,6 +546,8 @@ void mg_server_close(struct mg_server *s)
     if (s->model)
         mg_model_close(s->model);
     mg_net_close(s->users);
+    mg_wallet_free(s->wallet);
+    mg_keyring_free(s->keyring);
     mg_prices_free(s->prices);
     if (s->sandboxes)
         mg_sandboxes_free(s->sandboxes);

@@ -22,6 +22,7 @@ enum {
     ANSWERS_MAX = 16,         /* requests of the server that are answered in one exchange */
     HEADERS_MAX = 8,
     VERSION_MAX = 32,
+    BEARER_MAX = 32 * 1024,         /* bytes of an authorization header: above what a credential may have */
     REQUEST_MAX = 64 * 1024 * 1024, /* bytes of a request: an input is what a model wrote in one answer */
 };
 
@@ -40,6 +41,7 @@ struct mg_mcp {
     char url[MG_MCP_URL_MAX + 1];   /* where a redirect led to, within the same host */
     char version[VERSION_MAX];
     char session[MG_MCP_SESSION_MAX + 1]; /* "": the server keeps none */
+    struct mg_buf bearer;                 /* "Bearer TOKEN"; empty: none */
     bool open, no_tools;
     int64_t last_id;
     atomic_int n_answers; /* of the present exchange */
@@ -99,6 +101,8 @@ static int fill_headers(const struct mg_mcp *m, struct mg_net_header *h, struct 
         h[n++] = (struct mg_net_header){MG_SV("mcp-protocol-version"), mg_sv_of(m->version)};
     if (m->session[0])
         h[n++] = (struct mg_net_header){MG_SV("mcp-session-id"), mg_sv_of(m->session)};
+    if (m->bearer.len)
+        h[n++] = (struct mg_net_header){MG_SV("authorization"), mg_buf_view(&m->bearer)};
     if (event_id.len)
         h[n++] = (struct mg_net_header){MG_SV("last-event-id"), event_id};
     return n;
@@ -268,9 +272,10 @@ static mg_rc refused(struct mg_mcp *m, struct ask *q, const struct mg_mcp_exchan
     char text[256];
     refusal_text(x, text, sizeof(text));
     if (x->status == 401 || x->status == 403)
-        return mg_err_set(err, MG_EAUTH,
-                          "the server wants credentials, and this session has none for it (status %d)%s%s", x->status,
-                          text[0] ? ": " : "", text);
+        return mg_err_set(err, MG_EAUTH, "the server %s (status %d)%s%s",
+                          m->bearer.len ? "refuses the credential that this session has for it"
+                                        : "wants credentials, and this session has none for it",
+                          x->status, text[0] ? ": " : "", text);
     if (m->session[0] && (x->status == 404 || (x->status == 400 && says_session(text))))
         return mg_err_set(err, MG_EGONE, "the server has ended the session");
     if (x->status >= 300 && x->status < 400)
@@ -476,6 +481,7 @@ struct mg_mcp *mg_mcp_new(struct mg_mcp_host *h, struct mg_sv url)
     struct mg_mcp *m = mg_xcalloc(1, sizeof(*m));
     atomic_fetch_add(&h->refs, 1);
     m->host = h;
+    m->bearer = MG_BUF_INIT(BEARER_MAX);
     (void)snprintf(m->named, sizeof(m->named), "%.*s", MG_SV_ARG(url));
     (void)snprintf(m->url, sizeof(m->url), "%s", m->named);
     return m;
@@ -488,7 +494,17 @@ void mg_mcp_free(struct mg_mcp *m)
     if (m->session[0])
         tell(m, "DELETE", MG_SV(""));
     host_unref(m->host);
+    mg_buf_wipe(&m->bearer);
     free(m);
+}
+
+void mg_mcp_authorize(struct mg_mcp *m, struct mg_sv token)
+{
+    mg_buf_wipe(&m->bearer);
+    if (token.len && mg_buf_reserve(&m->bearer, token.len + sizeof("Bearer ")) == MG_OK) {
+        (void)mg_buf_str(&m->bearer, "Bearer ");
+        (void)mg_buf_sv(&m->bearer, token);
+    }
 }
 
 /* ---- tools/list ---- */

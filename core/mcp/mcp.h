@@ -44,6 +44,9 @@ void mg_mcp_host_free(struct mg_mcp_host *h);
 struct mg_mcp *mg_mcp_new(struct mg_mcp_host *h, struct mg_sv url);
 void mg_mcp_free(struct mg_mcp *m); /* ends the server's session, without waiting; NULL is fine */
 struct mg_sv mg_mcp_url(const struct mg_mcp *m);
+/* The bearer token of the requests that follow, copied; empty: none. The copy is overwritten by the next one and at the
+ * end. It goes to the link's own origin only. */
+void mg_mcp_authorize(struct mg_mcp *m, struct mg_sv token);
 
 /* Asks for all tools and adds them to ret. MG_EAUTH: the server wants credentials. MG_ECANCELED. Any other failure: the
  * server cannot be used; the text says why and does not name the server. */

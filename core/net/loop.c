@@ -2,6 +2,7 @@
 #include "net/loop.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -370,9 +371,30 @@ static void *run(void *arg)
     return NULL;
 }
 
+/* What curl frees held headers and bodies, and with them credentials: it is overwritten, so that no memory image shows
+ * them after their request. */
+static void wiping_free(void *p)
+{
+    if (p)
+        mg_wipe(p, malloc_usable_size(p));
+    free(p);
+}
+
+static void *wiping_realloc(void *p, size_t n)
+{
+    void *q = malloc(n);
+    if (!q)
+        return NULL;
+    size_t had = p ? malloc_usable_size(p) : 0;
+    if (had)
+        memcpy(q, p, had < n ? had : n);
+    wiping_free(p);
+    return q;
+}
+
 static void curl_start(void)
 {
-    curl_global_init(CURL_GLOBAL_DEFAULT);
+    curl_global_init_mem(CURL_GLOBAL_DEFAULT, malloc, wiping_free, wiping_realloc, strdup, calloc);
 }
 
 static void free_net(struct mg_net *n)

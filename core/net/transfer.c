@@ -151,6 +151,7 @@ void mg_transfer_free(struct mg_transfer *t)
     free(t->lookup);
     free(t->method);
     free(t->url);
+    mg_wipe(t->body, t->req.body.len);
     free(t->body);
     free(t);
 }

@@ -40,10 +40,11 @@ struct mg_engine_opts {
     struct mg_id node;
     unsigned threads, tool_threads;
     unsigned node_ttl_ms;
-    unsigned tool_grace_ms; /* on top of a tool's own limit, before its call is given up */
-    struct mg_net *users;   /* requests to hosts that users name (MCP); NULL: none are made */
-    unsigned mcp_call_ms;   /* 0: MG_MCP_CALL_MS */
-    const char *model_id;   /* replaces the agent's model when set (MANGO_MODEL_ID) */
+    unsigned tool_grace_ms;   /* on top of a tool's own limit, before its call is given up */
+    struct mg_net *users;     /* requests to hosts that users name (MCP); NULL: none are made */
+    struct mg_wallet *wallet; /* credentials of sessions for them; outlives the engine */
+    unsigned mcp_call_ms;     /* 0: MG_MCP_CALL_MS */
+    const char *model_id;     /* replaces the agent's model when set (MANGO_MODEL_ID) */
     unsigned max_tokens;
     int64_t model_window;           /* tokens; 0: by the table of names */
     int web_tools;                  /* enum mg_web_mode */

@@ -107,15 +107,19 @@ static void answer_failure(struct mg_run *r, mg_rc rc, const struct mg_err *err)
     done_later(r);
 }
 
+static mg_rc call_over(void *ctx, struct mg_mcp *m, struct mg_err *err)
+{
+    struct mg_run *r = ctx;
+    struct mg_mcp_work *w = r->mcp;
+    mg_mcp_answer_cleanup(&w->answer);
+    return mg_mcp_call(m, mg_sv_of(w->tool), mg_sv_of(r->call_input), r->cancel, &w->answer, err);
+}
+
 static mg_rc make_call(struct mg_run *r, struct mg_err *err)
 {
     struct mg_mcp_work *w = r->mcp;
-    struct mg_mcp_link *k =
-        mg_mcp_link_lock(r->engine->mcp, &r->session, &r->thread, mg_sv_of(w->server), mg_sv_of(w->url));
-    if (!k)
-        return mg_err_set(err, MG_EUNAVAIL, "this server makes no requests to hosts that agents name");
-    mg_rc rc = mg_mcp_call(mg_mcp_link_of(k), mg_sv_of(w->tool), mg_sv_of(r->call_input), r->cancel, &w->answer, err);
-    mg_mcp_link_unlock(k);
+    mg_rc rc = mg_mcp_with_link(r, mg_sv_of(w->server), mg_sv_of(w->url), w->token, call_over, r, err);
+    mg_token_free(mg_steal(&w->token));
     return rc;
 }
 
@@ -164,7 +168,11 @@ static mg_rc resolve(struct mg_run *r, struct mg_pg *pg, struct mg_err *err)
     w->server = mg_xstrndup(rule.server.ptr, rule.server.len);
     w->tool = mg_xstrndup(rule.tool.ptr, rule.tool.len);
     w->url = mg_xstrndup(url.ptr, url.len);
-    return MG_OK;
+    mg_token_free(mg_steal(&w->token));
+    rc = mg_wallet_find(r->engine->opts.wallet, pg, &r->session, url, &w->token, err);
+    if (rc == MG_ECONFIG || rc == MG_EINTERNAL)
+        return mg_err_set(err, MG_EINVAL, "This call was not run: %.400s", mg_arena_strdup(a, mg_sv_of(err->text)));
+    return rc;
 }
 
 /* The client keeps its own limits; what is left is a sandbox that hangs while it is made ready or written to. */
@@ -176,7 +184,7 @@ static uint64_t limit_ms(const struct mg_engine *e)
 void mg_run_mcp_call(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_mcp_work *w = mg_mcp_work_of(r);
-    w->lost = false;
+    w->lost = w->answer.may_have_run = false;
     w->error_type = NULL;
     r->call_rc = resolve(r, pg, &r->call_err);
     if (r->call_rc < 0 && r->call_rc != MG_EINVAL) {

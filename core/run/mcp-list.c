@@ -19,6 +19,7 @@ static void forget_asked(struct mg_mcp_work *w)
     for (int i = 0; i < w->n_asked; i++) {
         free(w->asked[i].server);
         free(w->asked[i].url);
+        mg_token_free(w->asked[i].token);
         mg_mcp_tool_list_done(&w->asked[i].list);
     }
     free(w->asked);
@@ -35,6 +36,7 @@ void mg_mcp_work_free(struct mg_mcp_work *w)
     free(w->server);
     free(w->tool);
     free(w->url);
+    mg_token_free(w->token);
     free(w);
 }
 
@@ -105,6 +107,20 @@ static struct mg_sv extended(struct mg_run *r, struct mg_arena *a, const struct 
     return mg_buf_ok(&b) ? mg_arena_sv(a, mg_buf_view(&b)) : agent->raw;
 }
 
+/* A credential that cannot be opened is the server's failure, told when it would be asked: semantics VA9. */
+static mg_rc find_tokens(struct mg_run *r, struct mg_pg *pg, struct mg_err *err)
+{
+    for (int i = 0; r->mcp && i < r->mcp->n_asked; i++) {
+        struct mg_mcp_asked *x = &r->mcp->asked[i];
+        x->rc = mg_wallet_find(r->engine->opts.wallet, pg, &r->session, mg_sv_of(x->url), &x->token, &x->err);
+        if (x->rc == MG_EUNAVAIL || x->rc == MG_ETIMEOUT) {
+            *err = x->err;
+            return x->rc;
+        }
+    }
+    return MG_OK;
+}
+
 mg_rc mg_mcp_attach(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct mg_sv *agent, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *res = NULL;
@@ -121,7 +137,7 @@ mg_rc mg_mcp_attach(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, stru
     if (rc < 0)
         return rc;
     *agent = extended(r, a, v, all, n);
-    return MG_OK;
+    return find_tokens(r, pg, err);
 }
 
 bool mg_mcp_wanted(const struct mg_run *r)
@@ -149,20 +165,26 @@ struct list_job {
     int i;
 };
 
+struct listing {
+    struct mg_run *run;
+    struct mg_mcp_tool_list *list;
+};
+
+static mg_rc list_over(void *ctx, struct mg_mcp *m, struct mg_err *err)
+{
+    struct listing *l = ctx;
+    return mg_mcp_list(m, l->run->cancel, l->list, err);
+}
+
 static void list_work(void *arg, void *thread)
 {
     struct list_job *j = arg;
     struct mg_run *r = j->run;
     struct mg_mcp_asked *x = &r->mcp->asked[j->i];
     (void)thread;
-    struct mg_mcp_link *k =
-        mg_mcp_link_lock(r->engine->mcp, &r->session, &r->thread, mg_sv_of(x->server), mg_sv_of(x->url));
-    if (k) {
-        x->rc = mg_mcp_list(mg_mcp_link_of(k), r->cancel, &x->list, &x->err);
-        mg_mcp_link_unlock(k);
-    } else {
-        x->rc = mg_err_set(&x->err, MG_EUNAVAIL, "this server makes no requests to hosts that agents name");
-    }
+    struct listing l = {.run = r, .list = &x->list};
+    if (x->rc == MG_OK)
+        x->rc = mg_mcp_with_link(r, mg_sv_of(x->server), mg_sv_of(x->url), x->token, list_over, &l, &x->err);
     mg_mcp_count(r->engine->mcp, false, x->rc < 0);
     answered(r);
     mg_run_unref(r);

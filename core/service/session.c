@@ -14,6 +14,7 @@
 #include "service/admission.h"
 #include "store/mcp-tools.h"
 #include "service/roster.h"
+#include "store/vault.h"
 
 enum { UPDATED_MAX = 128 * 1024 * 1024 /* bytes of a session.updated: an agent's text and 16 pairs */ };
 
@@ -94,11 +95,14 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
         .environment_id = c.environment_id,
         .title = c.title,
         .metadata = c.metadata,
+        .vault_ids = c.vault_ids,
         .budget_nano = c.budget_nano,
         .base = &base,
     };
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     rc = mg_session_base_lock(a, &t, s->workspace, s->agent_id, c.agent.version, s->environment_id, &base, err);
+    if (rc >= 0)
+        rc = mg_vaults_check(a, &t, s->workspace, c.vaults, c.n_vaults, err);
     if (rc >= 0)
         rc = check_environment(boxes, &base, err);
     if (rc >= 0)

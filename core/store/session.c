@@ -130,7 +130,7 @@ mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
 static const struct mg_stmt SQL_INSERT = {
     "session_insert",
     "WITH s AS (INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type,"
-    " env_config, title, metadata) VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10) RETURNING id)"
+    " env_config, title, metadata, vault_ids) VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10, $13) RETURNING id)"
     " INSERT INTO session_state (session_id, budget_nano, roster, agent_name)"
     " SELECT id, $11::bigint, $12::text IS NOT NULL, $12 FROM s",
 };
@@ -155,8 +155,9 @@ mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_se
         s->metadata,
         budget_param(a, s->budget_nano),
         s->coordinator,
+        s->vault_ids,
     };
-    return mg_txn_queue(t, &SQL_INSERT, p, 12, -1, err);
+    return mg_txn_queue(t, &SQL_INSERT, p, 13, -1, err);
 }
 
 struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const char *status)
@@ -169,7 +170,7 @@ struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const c
         .title = s->title,
         .metadata = s->metadata,
         .resources = MG_SV("[]"),
-        .vault_ids = MG_SV("[]"),
+        .vault_ids = s->vault_ids,
         .outcomes = MG_SV("[]"),
         .budget_nano = s->budget_nano,
         .created_us = s->base->now_us,

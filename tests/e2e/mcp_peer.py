@@ -82,6 +82,11 @@ class Handler(BaseHTTPRequestHandler):
         method, ident, params = body.get("method"), body.get("id"), body.get("params", {})
         with peer.lock:
             peer.requests.append((method, params, self.headers.get("mcp-session-id")))
+        token = (self.headers.get("authorization") or "").removeprefix("Bearer ")
+        with peer.lock:
+            peer.authorizations.append((method, token))
+        if peer.tokens is not None and token not in peer.tokens:
+            return self.answer(401, json.dumps({"error": "invalid_token", "error_description": f"no good: {token}"}).encode(), www_authenticate="Bearer")
         if ident is None:
             return self.answer(202)
         if method == "initialize":
@@ -204,6 +209,7 @@ class McpPeer:
     def __init__(self, tools=None):
         self.tools, self.listing = list(tools or TOOLS), "ok"
         self.lock, self.stopped, self.cut = threading.Lock(), threading.Event(), threading.Event()
+        self.tokens, self.authorizations = None, []  # a set: every request needs one of these bearer tokens
         self.requests, self.calls, self.deleted, self.sessions, self.expired = [], [], [], set(), False
 
     def __enter__(self):
