@@ -11,7 +11,7 @@
 #include "plugin/counters.h"
 #include "plugin/net.h"
 
-/* Concurrency: the table and what it points to do not change after mg_host_new, the counters excepted. */
+/* Concurrency: the table and what it points to do not change once init is over, the counters excepted. */
 
 enum { SETTING_NAME_MAX = 128 /* bytes of an environment variable's name that is put together here */ };
 
@@ -20,6 +20,7 @@ struct host_impl {
     struct mg_plugin_services services;
     struct mg_plugin_counters counters;
     char name[MG_PLUGIN_NAME_MAX];
+    uint64_t without; /* capabilities that init took back */
 };
 
 static const struct host_impl *impl_of(const struct mango_host *h)
@@ -221,6 +222,12 @@ static void host_egress_close(const struct mango_host *h, struct mango_sv label)
         s->egress_close(s->ctx, label);
 }
 
+static void host_caps_without(const struct mango_host *h, uint64_t caps)
+{
+    struct host_impl *im = h->impl;
+    im->without |= caps;
+}
+
 static const struct mango_host table = {
     .struct_size = sizeof(struct mango_host),
     .abi_major = MANGO_ABI_MAJOR,
@@ -245,6 +252,7 @@ static const struct mango_host table = {
     .conn_close = host_conn_close,
     .egress_open = host_egress_open,
     .egress_close = host_egress_close,
+    .caps_without = host_caps_without,
 };
 
 struct mango_host *mg_host_new(const char *name, const struct mg_plugin_services *services)
@@ -272,6 +280,11 @@ void mg_host_free(struct mango_host *h)
         mg_plugin_net_forget(im->services.net, h);
     pthread_mutex_destroy(&im->counters.lock);
     free(im);
+}
+
+uint64_t mg_host_without(const struct mango_host *h)
+{
+    return impl_of(h)->without;
 }
 
 struct mg_plugin_counters *mg_host_counters(const struct mango_host *h)

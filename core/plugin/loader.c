@@ -385,6 +385,7 @@ mg_rc mg_plugin_open(const struct mg_plugin_load *l, struct mg_plugin **ret, str
         rc = run_init(p, l, err);
     if (rc < 0)
         return refuse(l, p->path, err);
+    p->caps = p->desc->caps & ~mg_host_without(p->host);
     p->sandbox = p->desc->kind & MANGO_KIND_SANDBOX ? p->desc->sandbox : NULL;
     p->launcher = p->desc->kind & MANGO_KIND_LAUNCHER ? p->desc->launcher : NULL;
     *ret = mg_steal(&p);

@@ -70,6 +70,7 @@ struct mg_plugin_stat {
 
 struct mg_plugin {
     const struct mango_plugin *desc; /* static memory of the plugin: never unmapped */
+    uint64_t caps;                   /* of desc, without those that init took back */
     void *ctx;
     const struct mango_sandbox_ops *sandbox;   /* or NULL */
     const struct mango_launcher_ops *launcher; /* or NULL */
@@ -95,7 +96,7 @@ void mg_plugin_close(struct mg_plugin *p); /* fini; the code stays mapped. NULL 
 
 static inline bool mg_plugin_can(const struct mg_plugin *p, uint64_t caps)
 {
-    return (p->desc->caps & caps) == caps;
+    return (p->caps & caps) == caps;
 }
 /* False: commands are not held back from the host; a network model needs MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX=1. */
 static inline bool mg_plugin_isolated(const struct mg_plugin *p)

@@ -208,7 +208,7 @@ int mg_conformance_run(const struct mg_conformance_opts *opts, void (*line)(void
     for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
         run_cases(&c, &r, groups[g].cases, groups[g].name);
     if (c.p) {
-        say_end(&r, &c, c.p->desc->caps);
+        say_end(&r, &c, c.p->caps);
         say_exports(&r, c.p->path);
     } else {
         say(&r, "Bail out! the plugin did not start again");

@@ -182,6 +182,9 @@ struct mango_host {
                                 const struct mango_egress_req *req, struct mango_egress *ret);
     /* Closes it and removes the folder, also one that an earlier process left. Call it in destroy. Idempotent. */
     void (*egress_close)(const struct mango_host *h, struct mango_sv label);
+    /* Called in init: these capabilities of the descriptor do not hold with these settings, or on this host. The server
+     * then acts as if the bits were not set; none can be added. */
+    void (*caps_without)(const struct mango_host *h, uint64_t caps);
 };
 MANGO_AT(struct mango_host, abi_major, 4);
 MANGO_AT(struct mango_host, features, 8);
@@ -206,7 +209,8 @@ MANGO_AT(struct mango_host, conn_shutdown, 152);
 MANGO_AT(struct mango_host, conn_close, 160);
 MANGO_AT(struct mango_host, egress_open, 168);
 MANGO_AT(struct mango_host, egress_close, 176);
-MANGO_ASSERT(sizeof(struct mango_host) == 184);
+MANGO_AT(struct mango_host, caps_without, 184);
+MANGO_ASSERT(sizeof(struct mango_host) == 192);
 
 #ifdef __cplusplus
 }

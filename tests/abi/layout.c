@@ -104,6 +104,7 @@ int main(void)
     M(mango_host, conn_close);
     M(mango_host, egress_open);
     M(mango_host, egress_close);
+    M(mango_host, caps_without);
     C(MANGO_HOST_HTTP);
     C(MANGO_HOST_UPGRADE);
     C(MANGO_HOST_EGRESS);

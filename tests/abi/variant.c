@@ -85,6 +85,13 @@ __attribute__((unused)) static mango_status init_fails(const struct mango_host *
     (void)config, (void)ret_ctx;
     return h->err_set(h, call, MANGO_EDENIED, "the key in VARIANT_KEY was refused", NULL, 0);
 }
+/* Takes back one capability of the two that its descriptor has. */
+__attribute__((unused)) static mango_status init_without(const struct mango_host *h, const struct mango_call *call,
+                                                         struct mango_sv config, void **ret_ctx)
+{
+    h->caps_without(h, MANGO_CAP_LIMITS);
+    return init_ok(h, call, config, ret_ctx);
+}
 
 /* Everything that makes unloading dangerous. */
 static pthread_key_t key;

@@ -184,6 +184,18 @@ static void a_larger_struct_of_the_same_major_loads(void **state)
     mg_plugin_close(p);
 }
 
+static void a_capability_that_init_takes_back_does_not_hold(void **state)
+{
+    (void)state;
+    struct mg_plugin *p = NULL;
+    struct mg_err err = {0};
+    const char *name = build("-DCAPS='MANGO_CAP_LIMITS|MANGO_CAP_ISOLATED' -DINIT=init_without");
+    assert_int_equal(load(name, &p, &err), MG_OK);
+    assert_true(mg_plugin_can(p, MANGO_CAP_ISOLATED));
+    assert_false(mg_plugin_can(p, MANGO_CAP_LIMITS));
+    mg_plugin_close(p);
+}
+
 static void what_a_plugin_answers_becomes_a_code_and_a_text(void **state)
 {
     (void)state;
@@ -422,6 +434,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(files_that_others_can_change_are_refused),
         cmocka_unit_test(case_42_each_mismatch_has_its_own_line),
         cmocka_unit_test(a_larger_struct_of_the_same_major_loads),
+        cmocka_unit_test(a_capability_that_init_takes_back_does_not_hold),
         cmocka_unit_test(what_a_plugin_answers_becomes_a_code_and_a_text),
         cmocka_unit_test(settings_and_secrets_come_from_the_environment),
         cmocka_unit_test(case_39_clashing_names_do_not_meet),
