@@ -30,6 +30,8 @@ noinst_LTLIBRARIES += plugins/common/libhostbox.la
 plugins_common_libhostbox_la_SOURCES = \
 	plugins/common/hostbox/base.c \
 	plugins/common/hostbox/box.c \
+	plugins/common/hostbox/cgroup.c \
+	plugins/common/hostbox/cgroup.h \
 	plugins/common/hostbox/exec.c \
 	plugins/common/hostbox/file.c \
 	plugins/common/hostbox/folder.c \

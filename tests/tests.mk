@@ -190,6 +190,7 @@ e2e_tests = \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_srt.py \
+	tests/e2e/test_srt_limits.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_threads.py \
 	tests/e2e/test_threads_crash.py \
@@ -266,6 +267,7 @@ EXTRA_DIST += \
 	tests/e2e/race_checker.py \
 	tests/e2e/rig.py \
 	tests/e2e/sandbox.py \
+	tests/e2e/srt_rig.py \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_backends.py \
 	tests/e2e/test_bad_requests.py \
@@ -297,6 +299,7 @@ EXTRA_DIST += \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_srt.py \
+	tests/e2e/test_srt_limits.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_threads.py \
 	tests/e2e/test_threads_crash.py \

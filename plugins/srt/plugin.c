@@ -10,17 +10,13 @@
 #include "common/runner/relay.h"
 #include "srt/srt.h"
 
-/* Settings beside those of common/hostbox/base.c: mode (direct), bwrap, rootfs, settings_file, pids, memory,
- * file_size. */
+/* Settings beside those of common/hostbox/base.c: mode (direct), bwrap, rootfs, settings_file, and the limits of
+ * limits.c. */
 
 enum {
     USER_BITS = 24, /* of the label in the number of a sandbox's user */
 };
 #define USER_FIRST UINT32_C(1879048192) /* 0x70000000: above what distributions and systemd give away */
-
-#define DEFAULT_PROCESSES 1024                                /* with threads: a build with several compilers */
-#define DEFAULT_MEMORY (UINT64_C(4) * 1024 * 1024 * 1024)     /* bytes of data of one process */
-#define DEFAULT_FILE_SIZE (UINT64_C(16) * 1024 * 1024 * 1024) /* bytes of one file */
 
 /* ---- a sandbox ---- */
 
@@ -32,7 +28,7 @@ static mango_status srt_check(const struct boxes *all, const struct mango_call *
     if (spec->image.len > 0)
         return fail(all->host, call, MANGO_EUNSUPPORTED,
                     "the srt backend has no images; its root is this host's, or the folder MANGO_SRT_ROOTFS");
-    return MANGO_OK;
+    return limits_check(all->own, call, spec);
 }
 
 /* Of its own for each sandbox, so that neither files nor limits are shared; two that meet share no namespace still. */
@@ -63,34 +59,23 @@ static void own_free(struct srt_box *own)
     free(own->workspace);
     free(own->scratch);
     free(own->door);
+    for (int i = 0; i < CGROUP_KINDS; i++)
+        free(own->join[i]);
     free(own);
-}
-
-static void number(char out[NUMBER_MAX], uint64_t n)
-{
-    snprintf(out, NUMBER_MAX, "%" PRIu64, n);
 }
 
 static struct srt_box *own_new(const struct box *b, const struct mango_sandbox_spec *spec)
 {
-    const struct srt *s = b->all->own;
     struct srt_box *own = calloc(1, sizeof(*own));
     if (!own)
         return NULL;
     own->workspace = below(b, "workspace");
     own->scratch = below(b, "scratch");
-    own->limits = s->limits;
-    if (spec->pids > 0 && spec->pids < s->processes)
-        number(own->limits.processes, spec->pids);
-    if (spec->memory_bytes > 0 && spec->memory_bytes < s->memory)
-        number(own->limits.memory, spec->memory_bytes);
-    if (spec->disk_bytes > 0 && spec->disk_bytes < s->bytes)
-        number(own->limits.file_size, spec->disk_bytes);
     if (b->user == NO_USER)
         snprintf(own->user, sizeof(own->user), "-");
     else
-        number(own->user, b->user);
-    if (own->workspace && own->scratch)
+        snprintf(own->user, sizeof(own->user), "%u", b->user);
+    if (own->workspace && own->scratch && limits_of(own, b, spec))
         return own;
     own_free(own);
     return NULL;
@@ -140,6 +125,12 @@ static void srt_free_box(struct box *b)
     own_free(b->own);
 }
 
+static void srt_destroyed(const struct boxes *all, struct mango_sv label)
+{
+    door_close(all, label);
+    limits_end(all, label);
+}
+
 static const struct box_kind kind = {
     .name = "srt",
     .env_name = "SRT",
@@ -150,44 +141,13 @@ static const struct box_kind kind = {
     .check = srt_check,
     .user = srt_user,
     .attached = srt_attached,
-    .destroyed = door_close,
+    .destroyed = srt_destroyed,
     .free = srt_free_box,
+    .oom_kills = limits_oom_kills,
     .command = srt_command,
 };
 
 /* ---- settings ---- */
-
-static mango_status number_setting(const struct srt *s, const struct mango_call *call, const char *name,
-                                   const char *variable, uint64_t *ret)
-{
-    char *z = setting(s->boxes.host, name), *end = NULL;
-    if (!z)
-        return MANGO_OK;
-    errno = 0;
-    unsigned long long n = strtoull(z, &end, 10);
-    bool ok = errno == 0 && end != z && *end == '\0' && z[0] != '-' && n > 0 && n < INT64_MAX;
-    free(z);
-    if (!ok)
-        return fail(s->boxes.host, call, MANGO_EINVALID, "%s must be a whole number above 0", variable);
-    *ret = n;
-    return MANGO_OK;
-}
-
-static mango_status read_limits(struct srt *s, const struct mango_call *call)
-{
-    s->processes = DEFAULT_PROCESSES;
-    s->memory = DEFAULT_MEMORY;
-    s->bytes = DEFAULT_FILE_SIZE;
-    mango_status st = number_setting(s, call, "pids", "MANGO_SRT_PIDS", &s->processes);
-    if (st == MANGO_OK)
-        st = number_setting(s, call, "memory", "MANGO_SRT_MEMORY", &s->memory);
-    if (st == MANGO_OK)
-        st = number_setting(s, call, "file_size", "MANGO_SRT_FILE_SIZE", &s->bytes);
-    number(s->limits.processes, s->processes);
-    number(s->limits.memory, s->memory);
-    number(s->limits.file_size, s->bytes);
-    return st;
-}
 
 static mango_status read_mode(const struct srt *s, const struct mango_call *call)
 {
@@ -225,6 +185,7 @@ static void srt_fini(void *ctx)
 {
     struct srt *s = ctx;
     boxes_done(&s->boxes);
+    cgroups_close(&s->groups);
     for (int i = 0; i < s->n_strings; i++)
         free(s->strings[i]);
     policy_free(&s->policy);
@@ -250,13 +211,15 @@ static mango_status srt_init(const struct mango_host *host, const struct mango_c
     if (st == MANGO_OK)
         st = read_paths(s, call);
     if (st == MANGO_OK)
-        st = read_limits(s, call);
+        st = limits_read(s, call);
     if (st == MANGO_OK)
         st = policy_load(s, call);
     if (st == MANGO_OK && !root_words(s))
         st = fail(s->boxes.host, call, MANGO_EINVALID, "the root of sandboxes cannot be set up: %s", strerror(errno));
     if (st == MANGO_OK)
         st = check_host(s, call);
+    if (st == MANGO_OK)
+        limits_open(s);
     if (st < 0) {
         srt_fini(s);
         return st;
@@ -300,7 +263,7 @@ static const struct mango_plugin plugin = {
     .license = "Apache-2.0",
     .summary = "commands on this host behind bubblewrap and a system call filter",
     .caps = MANGO_CAP_LIST_OWNED | MANGO_CAP_PROC | MANGO_CAP_DURABLE_WORKSPACE | MANGO_CAP_CONCURRENT_EXEC |
-            MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK | MANGO_CAP_EGRESS_LIMITED,
+            MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK | MANGO_CAP_EGRESS_LIMITED | MANGO_CAP_LIMITS,
     .init = srt_init,
     .fini = srt_fini,
     .sandbox = &ops,

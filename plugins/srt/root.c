@@ -276,6 +276,8 @@ void srt_command(const struct box *b, struct words *argv)
     const struct srt_box *own = b->own;
     if (!own)
         return; /* never attached */
+    if (!limits_words(b, argv))
+        return;
     append(argv, &s->before);
     (void)words3(argv, "--bind", own->workspace, SRT_ROOT);
     (void)words3(argv, "--bind", own->scratch, "/tmp");

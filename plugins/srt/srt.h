@@ -7,6 +7,7 @@
 #ifndef MANGO_SRT_H
 #define MANGO_SRT_H
 
+#include "common/hostbox/cgroup.h"
 #include "common/hostbox/hostbox.h"
 #include "common/text.h"
 
@@ -39,6 +40,8 @@ struct srt {
     struct words before, after;        /* the same for all sandboxes: before and after their own folders */
     struct srt_limits limits;          /* defaults */
     uint64_t processes, memory, bytes; /* the same as numbers */
+    uint64_t cpu_millis;               /* 0: no limit */
+    struct cgroups groups;             /* version 0: none can be made here */
     struct policy policy;
 };
 
@@ -48,6 +51,8 @@ struct srt_box {
     char *door;                /* folder of the filtering proxy's socket; NULL: no network at all */
     char user[NUMBER_MAX];     /* to become, or "-" */
     struct srt_limits limits;
+    struct cgroup_limits group;
+    char *join[CGROUP_KINDS]; /* files by which a process joins the sandbox's group; NULL: none */
 };
 
 /* ---- root.c ---- */
@@ -69,6 +74,17 @@ mango_status door_open(struct box *b, const struct mango_call *call, const struc
 void door_close(const struct boxes *all, struct mango_sv label);
 mango_status srt_set_network(void *ctx, const struct mango_call *call, struct mango_sv id,
                              const struct mango_network *network);
+
+/* ---- limits.c ---- */
+mango_status limits_read(struct srt *s, const struct mango_call *call);
+/* Finds out whether sandboxes can have control groups here; says so when not. */
+void limits_open(struct srt *s);
+mango_status limits_check(const struct srt *s, const struct mango_call *call, const struct mango_sandbox_spec *spec);
+bool limits_of(struct srt_box *own, const struct box *b, const struct mango_sandbox_spec *spec); /* false: no memory */
+/* Makes the group and puts what joins it before the command. False: it cannot be made. */
+bool limits_words(const struct box *b, struct words *argv);
+uint64_t limits_oom_kills(const struct box *b);
+void limits_end(const struct boxes *all, struct mango_sv label);
 
 /* ---- check.c ---- */
 /* Makes one sandbox and lets it end: what is missing on this host is named in one line. */

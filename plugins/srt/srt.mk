@@ -5,6 +5,7 @@ endif
 # files: plugins/srt/*.c plugins/srt/*.h
 plugins_srt_srt_la_SOURCES = \
 	plugins/srt/check.c \
+	plugins/srt/limits.c \
 	plugins/srt/network.c \
 	plugins/srt/plugin.c \
 	plugins/srt/policy.c \

@@ -1,9 +1,12 @@
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/hostbox/pump.h"
+
+enum { SHELL_SIGNAL = 128 /* what a shell adds to the signal that ended a command */ };
 
 /* The command could not be started: told as a shell would, so that it is a result and not a broken sandbox. */
 static mango_status not_started(struct pump *p, const struct mango_call *call, const struct mango_exec_req *req,
@@ -69,6 +72,17 @@ static mango_status wait_end(struct pump *p, const struct mango_call *call, cons
     return MANGO_OK;
 }
 
+static uint64_t oom_kills(const struct box *b)
+{
+    return b->all->kind->oom_kills ? b->all->kind->oom_kills(b) : 0;
+}
+
+/* A command that was killed, or whose shell says so of its last one, while the box lost a process to want of memory. */
+static bool killed(const struct mango_exec_result *r)
+{
+    return r->signal == SIGKILL || (r->exited && r->exit_code == SHELL_SIGNAL + SIGKILL);
+}
+
 static mango_status run_once(struct box *b, const struct mango_call *call, const struct mango_exec_req *req,
                              bool *ret_again, struct mango_exec_result *ret)
 {
@@ -76,9 +90,12 @@ static mango_status run_once(struct box *b, const struct mango_call *call, const
                      .out = chunk_to(req->sink, req->sink_ctx, 1, req->max_output),
                      .err = chunk_to(req->sink, req->sink_ctx, 2, req->max_output)};
     *ret_again = false;
+    uint64_t kills = oom_kills(b);
     mango_status s = run_start(b, call, req, DATA_STDIN, &p.run);
     if (s == MANGO_OK)
         s = wait_end(&p, call, req, ret_again, ret);
+    if (s == MANGO_OK && killed(ret) && oom_kills(b) > kills)
+        ret->oom = 1;
     run_close(&p.run);
     return s;
 }

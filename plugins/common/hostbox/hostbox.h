@@ -64,6 +64,8 @@ struct box_kind {
     mango_status (*attached)(struct box *b, const struct mango_call *call, const struct mango_sandbox_spec *spec);
     void (*destroyed)(const struct boxes *all, struct mango_sv label); /* may be NULL */
     void (*free)(struct box *b);                                       /* of b->own; may be NULL */
+    /* Processes of the box that were killed for want of memory; NULL: not known. */
+    uint64_t (*oom_kills)(const struct box *b);
     /* The program that is started with sock as descriptor RUNNER_FD: appends argv, NULL at the end, to argv. */
     void (*command)(const struct box *b, struct words *argv);
 };

@@ -3,6 +3,7 @@
  * from then on.
  *
  *   mango-srt-runner serve|check USER PROCESSES MEMORY FILE_SIZE
+ *   mango-srt-runner join FILE... -- PROGRAM ARGUMENT...       outside, before bubblewrap
  *
  * USER: the host's user to become (the server is root), or "-". `check` says "ready" instead of serving. As process 1
  * it cannot be signalled by what it starts. */
@@ -34,6 +35,12 @@ static _Noreturn void die(const char *what)
 {
     fprintf(stderr, "%s: %s\n", what, strerror(errno));
     exit(1);
+}
+
+static int usage(void)
+{
+    fputs("mango-srt-runner: started by the sandbox backend `srt`, not by hand\n", stderr);
+    return 64;
 }
 
 static void put(const char *path, const char *text)
@@ -85,12 +92,23 @@ static void limit(int what, const char *text)
         die("a limit");
 }
 
+/* Enters the control group of the sandbox, then becomes what is to run in it. */
+static int join(char **argv)
+{
+    for (; *argv && strcmp(*argv, "--") != 0; argv++)
+        put(*argv, "0");
+    if (!*argv || !argv[1])
+        return usage();
+    execv(argv[1], argv + 1);
+    die(argv[1]);
+}
+
 int main(int argc, char **argv)
 {
-    if (argc != 6 || getpid() != 1) {
-        fputs("mango-srt-runner: started by the sandbox backend `srt`, not by hand\n", stderr);
-        return 64;
-    }
+    if (argc > 3 && strcmp(argv[1], "join") == 0)
+        return join(argv + 2);
+    if (argc != 6 || getpid() != 1)
+        return usage();
     int adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (adj >= 0) { /* when memory runs out, a command goes before the server does */
         (void)!write(adj, "500", 3);
