@@ -8,6 +8,7 @@ libcore_la_SOURCES = \
 	core/api/auth.c \
 	core/api/environments.c \
 	core/api/events.c \
+	core/api/files.c \
 	core/api/models.c \
 	core/api/openapi-schemas.h \
 	core/api/openapi.c \
@@ -87,6 +88,8 @@ libcore_la_SOURCES = \
 	core/domain/environment.h \
 	core/domain/event.c \
 	core/domain/event.h \
+	core/domain/file.c \
+	core/domain/file.h \
 	core/domain/id.c \
 	core/domain/id.h \
 	core/domain/image.c \
@@ -130,6 +133,8 @@ libcore_la_SOURCES = \
 	core/http/body.h \
 	core/http/call.c \
 	core/http/conn.c \
+	core/http/feed.c \
+	core/http/feed.h \
 	core/http/head.c \
 	core/http/head.h \
 	core/http/http.c \
@@ -140,6 +145,8 @@ libcore_la_SOURCES = \
 	core/http/loop.c \
 	core/http/metrics.c \
 	core/http/metrics.h \
+	core/http/multipart.c \
+	core/http/multipart.h \
 	core/http/park.c \
 	core/http/query.c \
 	core/http/query.h \
@@ -221,6 +228,12 @@ libcore_la_SOURCES = \
 	core/net/transfer.h \
 	core/net/upgrade.c \
 	core/net/upgrade.h \
+	core/object/backend.h \
+	core/object/folder.c \
+	core/object/keeper.c \
+	core/object/keeper.h \
+	core/object/object.c \
+	core/object/object.h \
 	core/plugin/conn.c \
 	core/plugin/counters.c \
 	core/plugin/counters.h \
@@ -339,6 +352,8 @@ libcore_la_SOURCES = \
 	core/service/client-result.h \
 	core/service/environment.c \
 	core/service/environment.h \
+	core/service/file.c \
+	core/service/file.h \
 	core/service/pollers.c \
 	core/service/roster.c \
 	core/service/roster.h \
@@ -376,6 +391,8 @@ libcore_la_SOURCES = \
 	core/store/event-list.h \
 	core/store/event-log.c \
 	core/store/event-log.h \
+	core/store/file.c \
+	core/store/file.h \
 	core/store/key-cache.c \
 	core/store/keyring.c \
 	core/store/keyring.h \
@@ -387,6 +404,8 @@ libcore_la_SOURCES = \
 	core/store/migrate.h \
 	core/store/node.c \
 	core/store/node.h \
+	core/store/object.c \
+	core/store/object.h \
 	core/store/outcome.c \
 	core/store/outcome.h \
 	core/store/pg-install.c \

@@ -14,4 +14,6 @@ dist_migrations_DATA = \
 	migrations/0010_own_turns.sql \
 	migrations/0011_work.sql \
 	migrations/0012_one_budget.sql \
-	migrations/0013_vaults.sql
+	migrations/0013_vaults.sql \
+	migrations/0014_files.sql
+	migrations/0013_files.sql

@@ -175,6 +175,7 @@ e2e_tests = \
 	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
+	tests/e2e/test_files.py \
 	tests/e2e/test_harness.py \
 	tests/e2e/test_interrupts.py \
 	tests/e2e/test_mcp.py \
@@ -284,6 +285,7 @@ EXTRA_DIST += \
 	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
+	tests/e2e/test_files.py \
 	tests/e2e/test_harness.py \
 	tests/e2e/test_interrupts.py \
 	tests/e2e/test_mcp.py \

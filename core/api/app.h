@@ -15,6 +15,7 @@ struct mg_key_cache;
 struct mg_keyring;
 struct mg_model;
 struct mg_notify;
+struct mg_objects;
 struct mg_registry;
 struct mg_sandboxes;
 struct mg_pollers;
@@ -28,6 +29,7 @@ struct mg_app {
     struct mg_sandboxes *sandboxes; /* NULL: no MANGO_SANDBOX */
     struct mg_registry *registry;
     struct mg_egress *egress;
+    struct mg_objects *objects; /* NULL: there is none, the log says why */
     struct mg_key_cache *keys;
     const struct mg_keyring *keyring; /* NULL: no credentials are kept */
     struct mg_notify *notify;

@@ -92,6 +92,11 @@ static const struct doc {
     {MG_DELETE, "/v1/vaults/{}/credentials/{}", "deleteCredential", "Deletes a credential.", NULL, "Deleted"},
     {MG_POST, "/v1/vaults/{}/credentials/{}/archive", "archiveCredential", "Destroys its secrets; the rest stays.",
      NULL, "Credential"},
+    {MG_GET, "/v1/files", "listFiles", "Lists files, newest first; pages by cursor or by ids.", NULL, "FilePage"},
+    {MG_POST, "/v1/files", "uploadFile", "Uploads a file of at most 500 MiB.", "FileUpload", "File"},
+    {MG_GET, "/v1/files/{}", "getFile", "One file's metadata.", NULL, "File"},
+    {MG_DELETE, "/v1/files/{}", "deleteFile", "Deletes a file.", NULL, "Deleted"},
+    {MG_GET, "/v1/files/{}/content", "downloadFile", "The bytes of a file.", NULL, NULL},
     {MG_GET, "/v1/models", "listModels", "The models that this server knows of.", NULL, "ModelPage"},
     {MG_GET, "/v1/models/{}", "getModel", "One model.", NULL, "Model"},
 };
@@ -118,6 +123,7 @@ static const struct {
     {"sessions", "session_id"}, {"threads", "thread_id"},
     {"models", "model_id"},     {"work", "work_id"},
     {"vaults", "vault_id"},     {"credentials", "credential_id"},
+    {"files", "file_id"},
 };
 enum { N_PARAMS = sizeof(PARAMS) / sizeof(PARAMS[0]), PATH_PARAMS_MAX = 4 };
 
@@ -168,7 +174,7 @@ static void write_parameter(struct mg_jw *w, const char *name, const char *in, b
 static bool is_list(const char *name)
 {
     return strcmp(name, "types") == 0 || strcmp(name, "statuses") == 0 || strcmp(name, "event_deltas") == 0 ||
-           strcmp(name, "lifecycle") == 0;
+           strcmp(name, "lifecycle") == 0 || strcmp(name, "ids") == 0;
 }
 
 static void write_parameters(struct mg_jw *w, const struct mg_route *r, const struct path *p)
@@ -213,6 +219,11 @@ static void write_response(struct mg_jw *w, const char *status, const char *text
     mg_jw_obj_end(w);
 }
 
+static const char *plain_type(const struct mg_route *r)
+{
+    return r->flags & MG_ROUTE_TRANSFER ? "application/octet-stream" : "text/plain";
+}
+
 static void write_responses(struct mg_jw *w, const struct mg_route *r, const struct doc *d)
 {
     mg_jw_key(w, "responses");
@@ -222,7 +233,7 @@ static void write_responses(struct mg_jw *w, const struct mg_route *r, const str
     else if (r->flags & MG_ROUTE_STREAM)
         write_response(w, "200", "A stream of events.", "text/event-stream", NULL);
     else
-        write_response(w, "200", "Done.", d->response ? "application/json" : "text/plain", d->response);
+        write_response(w, "200", "Done.", d->response ? "application/json" : plain_type(r), d->response);
     write_response(w, "default", "What went wrong, and which field.", "application/json", "Error");
     mg_jw_obj_end(w);
 }
@@ -238,7 +249,7 @@ static void write_operation(struct mg_jw *w, const struct mg_route *r, const str
         mg_jw_key(w, "requestBody");
         mg_jw_obj(w);
         mg_jw_kbool(w, "required", true);
-        write_content(w, "application/json", d->request);
+        write_content(w, r->flags & MG_ROUTE_ANY_TYPE ? "multipart/form-data" : "application/json", d->request);
         mg_jw_obj_end(w);
     }
     write_responses(w, r, d);

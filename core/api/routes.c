@@ -36,6 +36,7 @@ static const char *const LIST_THREADS[] = {"limit", "page", "statuses", NULL};
 static const char *const STREAM[] = {"event_deltas", "after", "types", NULL};
 static const char *const SOCKET[] = {"event_deltas", "after", "types", "thread_id", "ticket", NULL};
 static const char *const SOCKETS[] = {"ticket", NULL};
+static const char *const LIST_FILES[] = {"limit", "page", "before_id", "after_id", "ids", "scope_id", NULL};
 static const char *const LIST_MODELS[] = {"limit", "before_id", "after_id", "lifecycle", NULL};
 /* What clients may ask of the parts that are not built: the answer is that, not a word about their parameters. */
 static const char *const ABSENT_QUERY[] = {
@@ -47,8 +48,9 @@ static const char *const ABSENT_QUERY[] = {
 };
 
 enum {
-    SMALL_BODY = 64 * 1024,   /* bytes: actions that take nothing */
-    SECRET_BODY = 256 * 1024, /* bytes: a credential with three secrets of their largest size, escaped */
+    SMALL_BODY = 64 * 1024,          /* bytes: actions that take nothing */
+    SECRET_BODY = 256 * 1024,        /* bytes: a credential with three secrets of their largest size, escaped */
+    UPLOAD_BODY = 501 * 1024 * 1024, /* bytes: a file of 500 MiB with its multipart framing */
 };
 
 /* Who else may call what a worker calls: its own item's token, and, where the operator allows it, the environment's key. */
@@ -124,6 +126,12 @@ const struct mg_route mg_routes[] = {
     {MG_GET, "/v1/sessions/{}/threads/{}/events", mg_get_thread_events, .query = LIST},
     {MG_GET, "/v1/sessions/{}/threads/{}/stream", mg_get_thread_stream, .flags = MG_ROUTE_STREAM, .query = STREAM},
 
+    {MG_GET, "/v1/files", mg_get_files, .query = LIST_FILES},
+    {MG_POST, "/v1/files", mg_post_files, .flags = MG_ROUTE_TRANSFER | MG_ROUTE_ANY_TYPE, .body_max = UPLOAD_BODY},
+    {MG_GET, "/v1/files/{}", mg_get_file, .query = NULL},
+    {MG_DELETE, "/v1/files/{}", mg_delete_file, .body_max = SMALL_BODY},
+    {MG_GET, "/v1/files/{}/content", mg_get_file_content, .flags = MG_ROUTE_TRANSFER},
+
     {MG_GET, "/v1/models", mg_get_models, .query = LIST_MODELS},
     {MG_GET, "/v1/models/{}", mg_get_model, .query = NULL},
 
@@ -141,7 +149,6 @@ const struct mg_route mg_routes[] = {
     {MG_POST, "/v1/vaults/{}/credentials/{}/archive", mg_post_credential_archive, .body_max = SMALL_BODY},
     {MG_POST, "/v1/vaults/{}/credentials/{}/mcp_oauth_validate", mg_get_absent, .body_max = SMALL_BODY},
 
-    ABSENT("/v1/files"),
     ABSENT("/v1/skills"),
     ABSENT("/v1/memory_stores"),
     ABSENT("/v1/deployments"),

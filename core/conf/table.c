@@ -93,6 +93,14 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .group = "Storage",
             .help = "Folder of the private database and of local workspaces",
         },
+    [MG_OPT_OBJECTS_DIR] =
+        {
+            .name = "objects_dir",
+            .env = "MANGO_OBJECTS_DIR",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Folder of uploaded files; state_dir/objects when unset. Replicas need a shared one",
+        },
     [MG_OPT_DATABASE_URL] =
         {
             .name = "database_url",

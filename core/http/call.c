@@ -153,6 +153,8 @@ static struct mg_call *call_alloc(struct mg_conn *c)
     call->start_ns = mg_now_ns();
     call->req.start_ns = call->start_ns;
     mg_list_init(&call->parked);
+    mg_list_init(&call->rung);
+    call->taken = MG_BUF_INIT(MG_FEED_MAX);
     call->body_max = MG_HTTP_BODY_MAX;
     call->out = MG_BUF_INIT(ANSWER_MAX);
     call->req.arena = mg_arena_new();
@@ -187,6 +189,12 @@ void mg_call_free(struct mg_call *call)
 {
     if (!call)
         return;
+    pthread_mutex_lock(&call->http->lock);
+    mg_list_del(&call->rung);
+    pthread_mutex_unlock(&call->http->lock);
+    mg_feed_free(call->in);
+    mg_feed_free(call->out_feed);
+    mg_buf_done(&call->taken);
     call->http->bodies -= call->counted;
     mg_metric_sub(&call->http->metrics.body_bytes, call->counted);
     if (call->route && call->route->flags & MG_ROUTE_SECRET)
@@ -238,13 +246,36 @@ static mg_rc handle(struct mg_call *call)
     return call->route->handler(&call->req, &call->res, &call->err);
 }
 
+/* A body that could not be had is the reason, whatever the handler made of it; one that was not read to its end leaves a connection that
+ * cannot go on. */
+static void judge_body(struct mg_call *call, mg_rc *rc)
+{
+    int status = 0;
+    pthread_mutex_lock(&call->in->lock);
+    if (!call->in->ended)
+        call->keep_alive = false;
+    pthread_mutex_unlock(&call->in->lock);
+    if (mg_feed_fault(call->in, &status, &call->err)) {
+        *rc = call->err.rc;
+        call->keep_alive = false;
+    }
+}
+
 static void run_handler(struct mg_call *call)
 {
     call->res.body = MG_BUF_INIT(ANSWER_MAX);
     mg_rc rc = handle(call);
+    if (call->in)
+        judge_body(call, &rc);
+    if (call->out_feed) { /* the answer is on its way */
+        call->err.rc = rc < 0 || call->left ? MG_EIO : MG_OK;
+        return;
+    }
     if (rc < 0) {
         call->err.rc = rc;
         call->status = mg_http_status(rc);
+        if (call->in)
+            (void)mg_feed_fault(call->in, &call->status, &call->err);
         if (call->err.text[0] == '\0')
             (void)mg_err_set(&call->err, rc, "the request could not be served");
     } else {
@@ -290,6 +321,15 @@ void mg_call_deliver(struct mg_call *call)
         mg_call_free(call);
         return;
     }
+    if (call->out_feed) {
+        if (call->err.rc < 0) {
+            mg_conn_kill(c); /* shorter than it said: the client must not take it for whole */
+            return;
+        }
+        mg_feed_end(call->out_feed);
+        mg_conn_feed(c);
+        return;
+    }
     if (parks(call))
         return;
     c->call = NULL;
@@ -315,18 +355,24 @@ void mg_call_deliver(struct mg_call *call)
 
 static void call_done(struct mg_task *t)
 {
-    mg_call_deliver(mg_container_of(t, struct mg_call, task));
+    struct mg_call *call = mg_container_of(t, struct mg_call, task);
+    call->running = false;
+    mg_call_deliver(call);
 }
 
 static void submit(struct mg_call *call)
 {
     struct mg_conn *c = call->conn;
     mg_park_begin(call);
-    mg_io_rx(c, false);
-    if (mg_task_submit(c->http, &call->task) == 0)
+    if (!call->in)
+        mg_io_rx(c, false);
+    call->running = true;
+    if (mg_task_submit(c->http, &call->task, call->route->flags & MG_ROUTE_TRANSFER) == 0)
         return;
+    call->running = false;
     (void)mg_err_set(&call->err, MG_EUNAVAIL, "the server has more requests than it can queue; try again");
     call->err.retry_after_s = 1;
+    call->keep_alive = call->keep_alive && !call->in;
     refuse(call, 503);
     write_answer(call);
     mg_call_deliver(call);
@@ -337,6 +383,11 @@ void mg_call_start(struct mg_call *call)
     struct mg_conn *c = call->conn;
     c->state = MG_CONN_WAIT;
     mg_wheel_cancel(&c->timer);
+    if (call->in) { /* its handler has it already */
+        mg_feed_end(call->in);
+        mg_io_rx(c, false);
+        return;
+    }
     if (call->err.rc >= 0 && call->body.len && !check_type(call))
         refuse(call, mg_http_status(call->err.rc));
     if (call->err.rc < 0) {
@@ -370,6 +421,13 @@ void mg_call_refuse(struct mg_conn *c, int status, const struct mg_err *err)
 {
     struct mg_call *call = c->call ? c->call : call_alloc(c);
     c->call = call;
+    if (call->running) { /* the handler's thread writes the answer */
+        c->state = MG_CONN_WAIT;
+        mg_wheel_cancel(&c->timer);
+        mg_io_rx(c, false);
+        mg_feed_break(call->in, status, err);
+        return;
+    }
     call->err = *err;
     call->keep_alive = false;
     refuse(call, status);
@@ -377,4 +435,76 @@ void mg_call_refuse(struct mg_conn *c, int status, const struct mg_err *err)
     mg_wheel_cancel(&c->timer);
     write_answer(call);
     mg_call_deliver(call);
+}
+
+/* ---- calls with feeds ---- */
+
+void mg_call_feed(struct mg_call *call)
+{
+    call->in = mg_feed_new();
+    submit(call);
+}
+
+void mg_call_orphan(struct mg_call *call)
+{
+    call->conn = NULL;
+    if (call->in)
+        mg_feed_break(call->in, 0, NULL);
+    pthread_mutex_lock(&call->http->lock);
+    struct mg_feed *out = call->out_feed;
+    call->gone = true;
+    pthread_mutex_unlock(&call->http->lock);
+    if (out)
+        mg_feed_break(out, 0, NULL);
+}
+
+void mg_call_begin(struct mg_call *call, struct mg_feed *out)
+{
+    struct mg_http *h = call->http;
+    pthread_mutex_lock(&h->lock);
+    call->out_feed = out;
+    bool gone = call->gone;
+    pthread_mutex_unlock(&h->lock);
+    if (gone)
+        mg_feed_break(out, 0, NULL);
+    else
+        mg_call_ring(call);
+}
+
+void mg_call_ring(struct mg_call *call)
+{
+    struct mg_http *h = call->http;
+    pthread_mutex_lock(&h->lock);
+    if (mg_list_empty(&call->rung))
+        mg_list_add_tail(&h->rung, &call->rung);
+    pthread_mutex_unlock(&h->lock);
+    mg_loop_signal(h);
+}
+
+static struct mg_call *next_rung(struct mg_http *h)
+{
+    struct mg_call *call = NULL;
+    pthread_mutex_lock(&h->lock);
+    if (!mg_list_empty(&h->rung)) {
+        call = mg_container_of(h->rung.next, struct mg_call, rung);
+        mg_list_del(&call->rung);
+    }
+    pthread_mutex_unlock(&h->lock);
+    return call;
+}
+
+void mg_call_rung(struct mg_http *h)
+{
+    for (struct mg_call *call; (call = next_rung(h));) {
+        struct mg_conn *c = call->conn;
+        if (!c || c->dead)
+            continue;
+        pthread_mutex_lock(&h->lock);
+        bool answers = call->out_feed;
+        pthread_mutex_unlock(&h->lock);
+        if (answers)
+            mg_conn_feed(c);
+        else if (c->state == MG_CONN_BODY)
+            mg_conn_body_wanted(c);
+    }
 }

@@ -39,8 +39,8 @@ void mg_conn_free(struct mg_conn *c)
     mg_wheel_cancel(&c->timer);
     if (c->call && c->call->is_parked)
         mg_park_leave(c->call);
-    else if (c->call && c->state == MG_CONN_WAIT)
-        c->call->conn = NULL; /* a request thread has it; its done() frees it */
+    else if (c->call && (c->state == MG_CONN_WAIT || c->call->running))
+        mg_call_orphan(c->call); /* a request thread has it; its done() frees it */
     if (c->call && c->call->conn)
         mg_call_free(c->call);
     mg_sse_free(c->sse);
@@ -121,12 +121,46 @@ static void answered(struct mg_conn *c)
         mg_buf_done(&c->in);
 }
 
+/* All of the feed is sent: the call is over. */
+static void feed_sent(struct mg_conn *c)
+{
+    struct mg_call *call = c->call;
+    c->call = NULL;
+    c->close_after = !call->keep_alive;
+    mg_metrics_request(&c->http->metrics, call->status, mg_now_ns() - call->start_ns);
+    mg_call_free(call);
+    answered(c);
+}
+
+/* True when out has bytes of the feed to send. */
+static bool refill(struct mg_conn *c)
+{
+    bool was_full;
+    mg_buf_reset(&c->out);
+    c->out_at = 0;
+    switch (mg_feed_take(c->call->out_feed, &c->out, &was_full)) {
+    case MG_FEED_SOME:
+        return true;
+    case MG_FEED_NONE:
+        mg_wheel_cancel(&c->timer); /* the handler is the slow one */
+        return false;
+    case MG_FEED_END:
+        if (!c->call->running)
+            feed_sent(c);
+        return false;
+    }
+    return false;
+}
+
 static void flush(struct mg_conn *c)
 {
     if (mg_io_choked(c)) {
         mg_io_want_write(c);
         return;
     }
+    bool feeds = c->call && c->call->out_feed;
+    if (feeds && c->out_at == c->out.len && !refill(c))
+        return;
     size_t left = c->out.len - c->out_at;
     size_t n = left < MG_HTTP_WRITE ? left : MG_HTTP_WRITE;
     if (n && !mg_io_send(c, c->out.ptr + c->out_at, n)) {
@@ -134,10 +168,21 @@ static void flush(struct mg_conn *c)
         return;
     }
     c->out_at += n;
-    if (n < left)
+    if (n < left || feeds)
         mg_io_want_write(c);
     else
         answered(c);
+}
+
+void mg_conn_feed(struct mg_conn *c)
+{
+    if (c->state == MG_CONN_WAIT || c->state == MG_CONN_BODY) {
+        c->state = MG_CONN_SEND;
+        c->out_at = c->out.len = 0;
+        c->out.max = MG_FEED_MAX;
+    }
+    mg_conn_arm(c, c->http->limits.send_ms);
+    flush(c);
 }
 
 void mg_conn_answer(struct mg_conn *c)
@@ -155,6 +200,21 @@ void mg_conn_answer(struct mg_conn *c)
 static bool must_close(const struct mg_call *call, const struct mg_head *h)
 {
     return h->expect_continue || call->err.rc == MG_ETOOBIG || h->length > DROP_MAX;
+}
+
+static void go_on(struct mg_conn *c)
+{
+    static const char text[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    if (c->expects && !mg_io_send(c, text, sizeof(text) - 1))
+        mg_conn_kill(c);
+    c->expects = false;
+}
+
+void mg_conn_body_wanted(struct mg_conn *c)
+{
+    go_on(c);
+    mg_conn_arm(c, c->http->limits.body_idle_ms);
+    mg_io_rx(c, true);
 }
 
 static void begin_body(struct mg_conn *c, const struct mg_head *h, bool more_input)
@@ -175,9 +235,14 @@ static void begin_body(struct mg_conn *c, const struct mg_head *h, bool more_inp
     }
     c->state = MG_CONN_BODY;
     mg_conn_arm(c, c->http->limits.body_idle_ms);
-    static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
-    if (h->expect_continue && !more_input && !mg_io_send(c, go_on, sizeof(go_on) - 1))
-        mg_conn_kill(c);
+    c->expects = h->expect_continue && !more_input;
+    if (call->err.rc >= 0 && call->route->flags & MG_ROUTE_TRANSFER) {
+        if (c->expects)
+            mg_wheel_cancel(&c->timer); /* until it is asked for */
+        mg_call_feed(call);
+    } else {
+        go_on(c);
+    }
 }
 
 static size_t on_head(struct mg_conn *c, struct mg_sv in)
@@ -228,7 +293,10 @@ static size_t on_body(struct mg_conn *c, struct mg_sv in)
     struct mg_call *call = c->call;
     struct mg_err err = {0};
     size_t used = 0;
-    enum mg_body_result r = mg_body_feed(&c->body, in, call->body_max, call->drop_body ? NULL : &call->body, &used);
+    bool full = false;
+    enum mg_body_result r =
+        call->in ? mg_feed_body(call->in, &c->body, in, call->body_max, &used, &full)
+                 : mg_body_feed(&c->body, in, call->body_max, call->drop_body ? NULL : &call->body, &used);
     if (r == MG_BODY_BAD) {
         (void)mg_err_set(&err, MG_EINVAL, "the body's chunked encoding is malformed");
         mg_call_refuse(c, 400, &err);
@@ -240,14 +308,18 @@ static size_t on_body(struct mg_conn *c, struct mg_sv in)
         mg_call_refuse(c, 413, call->drop_body ? &call->err : &err);
         return in.len;
     }
-    if (!call->drop_body)
+    if (!call->drop_body && !call->in)
         count_body(c, call);
     if (c->state != MG_CONN_BODY)
         return in.len;
-    if (r == MG_BODY_DONE)
+    if (r == MG_BODY_DONE) {
         mg_call_start(call);
-    else
+    } else if (full) {
+        mg_io_rx(c, false); /* the handler is the slow one */
+        mg_wheel_cancel(&c->timer);
+    } else {
         mg_conn_arm(c, c->http->limits.body_idle_ms);
+    }
     return used;
 }
 

@@ -26,6 +26,8 @@
 enum {
     MIN_THREADS = 4,                /* kept when idle; above it a thread and its connection end after a pause */
     QUEUE_MAX = 4096,               /* requests that wait for a thread: about two seconds of work; 503 above */
+    TRANSFERS_MAX = 32,             /* uploads and downloads at once; they hold little memory, and a thread each */
+    TRANSFER_QUEUE_MAX = 128,       /* that wait for one of those threads; 503 above */
     SCRATCH_MAX = 64 * 1024 * 1024, /* a single event with its framing */
 };
 
@@ -155,6 +157,15 @@ static mg_rc start_threads(struct mg_http *h, struct mg_err *err)
     };
     sigset_t all, old;
     h->pool = mg_pool_new(&po);
+    const struct mg_pool_opts transfers = {
+        .name = "mango-xfer",
+        .max = TRANSFERS_MAX,
+        .queue_max = TRANSFER_QUEUE_MAX,
+        .thread_start = thread_start,
+        .thread_stop = thread_stop,
+        .ctx = h,
+    };
+    h->transfers = mg_pool_new(&transfers);
     mg_loop_arm(h);
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the program's, never the loop's */
@@ -185,6 +196,7 @@ static struct mg_http *server_alloc(const struct mg_http_opts *o)
     h->thread = pthread_self();
     mg_list_init(&h->conns);
     mg_list_init(&h->ready);
+    mg_list_init(&h->rung);
     mg_wheel_init(&h->wheel);
     h->key_sockets = mg_map_new();
     h->router = mg_router_new(o->routes);
@@ -224,8 +236,8 @@ mg_rc mg_http_start(const struct mg_http_opts *o, struct mg_http **ret, struct m
     if (rc < 0) {
         if (h->lws)
             lws_context_destroy(h->lws);
-        if (h->pool)
-            mg_pool_free(h->pool);
+        mg_pool_free(h->pool);
+        mg_pool_free(h->transfers);
         server_free(h);
         return rc;
     }
@@ -267,6 +279,7 @@ void mg_http_stop(struct mg_http *h)
         lws_cancel_service(h->lws);
     pthread_mutex_unlock(&h->lock);
     (void)pthread_join(h->joinable, NULL);
+    mg_pool_free(h->transfers);
     mg_pool_free(h->pool);
     h->thread = pthread_self();
     mg_loop_finish_tasks(h);

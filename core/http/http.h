@@ -81,6 +81,8 @@ enum {
     MG_ROUTE_ENV_SESSION =
         256, /* environment keys too, while a worker of theirs has the session, where the operator allows it */
     MG_ROUTE_SECRET = 512, /* the body holds secrets: its bytes are overwritten when they are no longer needed */
+    MG_ROUTE_TRANSFER =
+        1024, /* body and answer are streamed (mg_http_body_next, mg_http_send), on threads for such requests alone */
 };
 
 struct mg_route {
@@ -107,6 +109,17 @@ enum {
 struct mg_sv mg_http_query(const struct mg_http_req *req, const char *name); /* first value; ptr NULL when absent */
 int mg_http_query_all(const struct mg_http_req *req, const char *name, struct mg_sv *out,
                       int max); /* name, name[]; count, may exceed max */
+
+/* ---- of MG_ROUTE_TRANSFER ---- */
+
+/* Waits for the next piece of the body; a view until the next call. Empty: the body is whole. On failure (the client is gone, too slow, sent
+ * too much) the handler ends with that result; the answer names the reason. */
+mg_rc mg_http_body_next(struct mg_http_req *req, struct mg_sv *ret, struct mg_err *err) MG_MUSTCHECK;
+/* Sends status and headers of res; the body follows by mg_http_send, length bytes in all. A handler that fails afterwards, or sends less,
+ * closes the connection. For HEAD nothing follows. */
+mg_rc mg_http_send_begin(struct mg_http_req *req, struct mg_http_res *res, uint64_t length,
+                         struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_http_send(struct mg_http_req *req, const void *p, size_t n, struct mg_err *err) MG_MUSTCHECK;
 
 struct mg_http;
 struct mg_hub;

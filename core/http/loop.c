@@ -50,9 +50,9 @@ static void task_thread(void *arg, void *thread)
     mg_loop_signal(h);
 }
 
-mg_rc mg_task_submit(struct mg_http *h, struct mg_task *t)
+mg_rc mg_task_submit(struct mg_http *h, struct mg_task *t, bool transfer)
 {
-    return mg_pool_submit(h->pool, task_thread, t);
+    return mg_pool_submit(transfer ? h->transfers : h->pool, task_thread, t);
 }
 
 static void job_thread(void *arg, void *thread)
@@ -200,6 +200,7 @@ static void on_wake(struct mg_http *h)
     }
     if (atomic_load(&h->draining) && !h->drained)
         drain_all(h);
+    mg_call_rung(h);
     mg_loop_finish_tasks(h);
     if (h->opts.hub)
         mg_hub_run(h->opts.hub);

@@ -1,5 +1,6 @@
 #include "http/response.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -115,13 +116,13 @@ static bool has_extra(const struct mg_http_res *res, const char *name)
     return false;
 }
 
-void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, const struct mg_http_res *res,
-                       struct mg_sv body)
+void mg_response_write_head(struct mg_buf *out, const struct mg_response_head *h, const struct mg_http_res *res,
+                            uint64_t length)
 {
     mg_response_begin(out, h);
     if (h->status != 204 && h->status != 304)
-        (void)mg_buf_printf(out, "content-type: %s\r\ncontent-length: %zu\r\n",
-                            res->content_type ? res->content_type : "application/json", body.len);
+        (void)mg_buf_printf(out, "content-type: %s\r\ncontent-length: %" PRIu64 "\r\n",
+                            res->content_type ? res->content_type : "application/json", length);
     if (!has_extra(res, "cache-control"))
         (void)mg_buf_str(out, "cache-control: no-store\r\n");
     if (res->should_not_retry)
@@ -131,6 +132,12 @@ void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, con
     for (int i = 0; i < res->n_extra; i++)
         (void)mg_buf_printf(out, "%.*s: %.*s\r\n", MG_SV_ARG(res->extra[i].name), MG_SV_ARG(res->extra[i].value));
     (void)mg_buf_str(out, "\r\n");
+}
+
+void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, const struct mg_http_res *res,
+                       struct mg_sv body)
+{
+    mg_response_write_head(out, h, res, body.len);
     if (!h->no_body && h->status != 204 && h->status != 304)
         (void)mg_buf_sv(out, body);
 }

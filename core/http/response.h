@@ -16,6 +16,9 @@ struct mg_response_head {
 /* Appends the answer. body is used as it is. */
 void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, const struct mg_http_res *res,
                        struct mg_sv body);
+/* Status line and headers of a body of length bytes, which follows by other ways. */
+void mg_response_write_head(struct mg_buf *out, const struct mg_response_head *h, const struct mg_http_res *res,
+                            uint64_t length);
 /* The same for an error: the error object, x-should-retry, retry-after. allow may be NULL. */
 void mg_response_error(struct mg_buf *out, const struct mg_response_head *h, const struct mg_err *err,
                        const char *allow);

@@ -12,6 +12,7 @@
 
 #include "base/pool.h"
 #include "http/body.h"
+#include "http/feed.h"
 #include "http/head.h"
 #include "http/http.h"
 #include "http/metrics.h"
@@ -46,6 +47,7 @@ struct mg_http {
     struct mg_http_limits limits; /* defaults filled in */
     struct mg_router *router;
     struct mg_pool *pool;
+    struct mg_pool *transfers; /* requests of MG_ROUTE_TRANSFER */
     struct lws_context *lws;
     struct lws_vhost *vhost;
     struct lws *listener; /* NULL once closed */
@@ -76,7 +78,8 @@ struct mg_http {
     struct mg_task *finished, **finished_tail;
     struct mg_revoked *revoked; /* credentials whose WebSockets are to be closed */
     struct mg_unpark *unparks, **unparks_tail;
-    bool ended; /* the context is gone: nobody calls into it */
+    struct mg_list rung; /* calls whose handler has something for the loop */
+    bool ended;          /* the context is gone: nobody calls into it */
     unsigned n_conns;
 };
 
@@ -91,8 +94,8 @@ void mg_loop_free_revoked(struct mg_http *h);
 
 /* Aborts when another thread than the loop's is here: libwebsockets has no locks. */
 void mg_http_on_loop(const struct mg_http *h);
-/* Any thread. On failure nothing was taken over. */
-mg_rc mg_task_submit(struct mg_http *h, struct mg_task *t) MG_MUSTCHECK;
+/* Any thread. On failure nothing was taken over. transfer: on the threads of transfers. */
+mg_rc mg_task_submit(struct mg_http *h, struct mg_task *t, bool transfer) MG_MUSTCHECK;
 
 enum mg_conn_state {
     MG_CONN_HEAD, /* waits for a request or is inside its head */
@@ -126,6 +129,7 @@ struct mg_conn {
     bool close_after; /* out is the last answer */
     bool processing;  /* the parser's loop runs */
     bool used;        /* a request has been answered */
+    bool expects;     /* the client waits for 100 Continue, which goes out once the handler wants the body */
     bool begun;       /* bytes of a request are here; the header timer runs */
     bool tls_settled;
     bool secret;     /* the request in progress is one of MG_ROUTE_SECRET */
@@ -145,6 +149,10 @@ void mg_conn_pump(struct mg_conn *c);
 void mg_conn_drain(struct mg_conn *c);
 /* Sends c->out, then goes on with the next request or lingers. */
 void mg_conn_answer(struct mg_conn *c);
+/* The answer of c->call comes out of its feed: begins, or goes on with it. */
+void mg_conn_feed(struct mg_conn *c);
+/* The handler of c->call wants the body, or more of it. */
+void mg_conn_body_wanted(struct mg_conn *c);
 /* Closes for writing once everything is sent, drops what comes, then closes. */
 void mg_conn_linger(struct mg_conn *c);
 void mg_conn_kill(struct mg_conn *c);
@@ -184,6 +192,13 @@ struct mg_call {
     struct mg_list parked; /* in its topic's line, or linked to itself */
     uint64_t news_seen;    /* of the parking, when its handler began: what came since is not missed */
     bool is_parked;
+    bool running;             /* a thread has it: nothing of it but the feeds may be touched. Loop thread only */
+    struct mg_feed *in;       /* the body, of a transfer that has one */
+    struct mg_buf taken;      /* of in: what the handler looks at */
+    struct mg_feed *out_feed; /* the answer, once it has begun; http.lock until then */
+    uint64_t left;            /* of its length */
+    bool gone;                /* no connection waits for the answer; http.lock */
+    struct mg_list rung;      /* http.rung, or linked to itself; http.lock */
     bool keep_alive;
     bool drop_body; /* the answer is known already: the body is read and dropped */
     bool upgrade;
@@ -197,6 +212,16 @@ void mg_call_free(struct mg_call *call);
 void mg_call_start(struct mg_call *call);
 /* An answer without a request: the head could not be parsed, or it took too long. */
 void mg_call_refuse(struct mg_conn *c, int status, const struct mg_err *err);
+
+/* Hands a call with a feed over before its body is here. */
+void mg_call_feed(struct mg_call *call);
+/* Any thread: the loop looks at the call's feeds soon. */
+void mg_call_ring(struct mg_call *call);
+void mg_call_rung(struct mg_http *h); /* the loop looks */
+/* The handler's answer has begun. */
+void mg_call_begin(struct mg_call *call, struct mg_feed *out);
+/* The connection is gone. */
+void mg_call_orphan(struct mg_call *call);
 
 /* Handles a call that was parked from the start again. */
 void mg_call_again(struct mg_call *call);

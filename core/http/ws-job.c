@@ -178,7 +178,7 @@ static void jobs_start(struct mg_ws *ws)
     while (!ws->job_runs && !mg_list_empty(&ws->jobs)) {
         struct mg_ws_job *j = mg_container_of(ws->jobs.next, struct mg_ws_job, link);
         ws->job_runs = true;
-        if (mg_task_submit(ws->conn->http, &j->task) == 0)
+        if (mg_task_submit(ws->conn->http, &j->task, false) == 0)
             return;
         j->rc = mg_err_set(&j->err, MG_EUNAVAIL, "the server has more requests than it can queue; try again");
         j->err.rc = j->rc;

@@ -1,7 +1,9 @@
 #include "lib/server.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "api/app.h"
@@ -15,6 +17,7 @@
 #include "http/http.h"
 #include "model/model.h"
 #include "net/loop.h"
+#include "object/object.h"
 #include "plugin/net.h"
 #include "plugin/registry.h"
 #include "run/engine.h"
@@ -51,6 +54,7 @@ struct mg_server {
     struct mg_keyring *keyring;
     struct mg_wallet *wallet;
     struct mg_prices *prices;
+    struct mg_objects *objects; /* NULL: there is none */
     struct mg_hub *hub;
     struct mg_notify *notify;
     struct mg_engine *_Atomic engine;
@@ -401,6 +405,25 @@ static mg_rc open_prices(struct mg_server *s, struct mg_err *err)
     return mg_prices_load(path, &s->prices, err);
 }
 
+/* A folder that cannot be used costs the files, not the server; one that an operator named must be usable. */
+static mg_rc open_objects(struct mg_server *s, struct mg_err *err)
+{
+    const char *dir = mg_conf_strn(s->conf, MG_OPT_OBJECTS_DIR);
+    mg_auto(buf) struct mg_buf path = MG_BUF_INIT(4096);
+    if (dir)
+        (void)mg_buf_str(&path, dir);
+    else if (mkdir(mg_conf_str(s->conf, MG_OPT_STATE_DIR), 0700) == 0 || errno == EEXIST)
+        (void)mg_buf_printf(&path, "%s/objects",
+                            s->have_state ? s->state.path : mg_conf_str(s->conf, MG_OPT_STATE_DIR));
+    const struct mg_objects_opts o = {.dir = mg_buf_view(&path).ptr, .conninfo = s->conninfo};
+    mg_rc rc = mg_objects_open(&o, &s->objects, err);
+    if (rc == MG_OK || dir)
+        return rc;
+    mg_log(MG_WARN, "there is no object store: files cannot be uploaded", MG_F_STR("error", err->text));
+    *err = (struct mg_err){0};
+    return MG_OK;
+}
+
 static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
 {
     struct mg_engine *e = NULL;
@@ -455,6 +478,7 @@ static mg_rc open_http(struct mg_server *s, struct mg_err *err)
         .sandboxes = s->sandboxes,
         .registry = s->registry,
         .egress = s->egress,
+        .objects = s->objects,
         .keys = s->keys,
         .keyring = s->keyring,
         .notify = s->notify,
@@ -488,8 +512,9 @@ static mg_rc open_http(struct mg_server *s, struct mg_err *err)
 
 mg_rc mg_server_open(const struct mg_server_opts *o, struct mg_server **ret, struct mg_err *err)
 {
-    static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {
-        open_database, prepare_database, open_sandbox, open_model, open_users, open_prices, open_engine, open_http};
+    static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {open_database, prepare_database, open_sandbox,
+                                                                          open_model,    open_users,       open_prices,
+                                                                          open_objects,  open_engine,      open_http};
     struct mg_server *s = mg_xcalloc(1, sizeof(*s));
     s->opts = *o;
     s->conf = o->conf;
@@ -548,6 +573,7 @@ void mg_server_close(struct mg_server *s)
     mg_net_close(s->users);
     mg_wallet_free(s->wallet);
     mg_keyring_free(s->keyring);
+    mg_objects_close(s->objects);
     mg_prices_free(s->prices);
     if (s->sandboxes)
         mg_sandboxes_free(s->sandboxes);
