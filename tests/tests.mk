@@ -1,5 +1,5 @@
 # Everything that `make check` runs. tests/lint/sources keeps the lists.
-LDADD = tests/support/libsupport.la libcore.la $(CMOCKA_LIBS)
+LDADD = tests/support/libsupport.la libworker.la libcore.la $(CMOCKA_LIBS)
 
 check_LTLIBRARIES += tests/support/libsupport.la
 # files: tests/support/*.c tests/support/*.h !tests/support/fake-*.c !tests/support/drive-*.c
