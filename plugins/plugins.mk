@@ -14,6 +14,8 @@ plugins_common_libcommon_la_SOURCES = \
 	plugins/common/host.h \
 	plugins/common/json.c \
 	plugins/common/json.h \
+	plugins/common/live.c \
+	plugins/common/live.h \
 	plugins/common/relay-env.c \
 	plugins/common/sv.c \
 	plugins/common/sv.h \

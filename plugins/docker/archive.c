@@ -40,7 +40,7 @@ static mango_status run(struct docker *d, const struct mango_call *call, struct 
                                        .sink_ctx = e};
     struct mango_exec_result r = {.struct_size = sizeof(r)};
     s = docker_exec(d, call, id, &req, &r);
-    box_leave(b);
+    live_leave(&b->live);
     if (s < 0)
         return s;
     if (!r.exited)

@@ -27,87 +27,22 @@ static void id_of(struct mango_sv label, char id[NAME_LEN + 1])
 
 /* ---- the table ---- */
 
-static void box_free(struct box *b)
+static void box_free(struct live *l)
 {
+    struct box *b = (struct box *)l;
     for (char **e = b->env; e && *e; e++)
         free(*e);
     free(b->env);
     free(b->root);
     pthread_mutex_destroy(&b->start);
-    pthread_mutex_destroy(&b->lock);
-    pthread_cond_destroy(&b->quiet);
+    live_destroy(l);
     free(b);
-}
-
-void box_ref(struct box *b)
-{
-    pthread_mutex_lock(&b->lock);
-    b->refs++;
-    pthread_mutex_unlock(&b->lock);
-}
-
-void box_unref(struct box *b)
-{
-    pthread_mutex_lock(&b->lock);
-    bool last = --b->refs == 0;
-    pthread_mutex_unlock(&b->lock);
-    if (last)
-        box_free(b);
-}
-
-static struct box *find(struct docker *d, struct mango_sv id)
-{
-    for (struct box *b = d->boxes; b; b = b->next) {
-        if (sv_is(id, b->id))
-            return b;
-    }
-    return NULL;
 }
 
 mango_status box_enter(struct docker *d, const struct mango_call *call, struct mango_sv id, struct box **ret)
 {
-    pthread_mutex_lock(&d->lock);
-    struct box *b = find(d, id);
-    bool ok = false;
-    if (b) {
-        pthread_mutex_lock(&b->lock);
-        ok = !b->dying;
-        if (ok) {
-            b->refs++;
-            b->busy++;
-        }
-        pthread_mutex_unlock(&b->lock);
-    }
-    pthread_mutex_unlock(&d->lock);
-    if (!ok)
-        return fail(d->host, call, MANGO_EGONE, "the sandbox is not attached or is being removed");
-    *ret = b;
-    return MANGO_OK;
-}
-
-void box_leave(struct box *b)
-{
-    pthread_mutex_lock(&b->lock);
-    if (--b->busy == 0)
-        pthread_cond_broadcast(&b->quiet);
-    pthread_mutex_unlock(&b->lock);
-    box_unref(b);
-}
-
-/* Takes it out of the table; the caller gets the table's reference. */
-static struct box *take(struct docker *d, struct mango_sv id)
-{
-    pthread_mutex_lock(&d->lock);
-    struct box *b = NULL;
-    for (struct box **at = &d->boxes; *at; at = &(*at)->next) {
-        if (!sv_is(id, (*at)->id))
-            continue;
-        b = *at;
-        *at = b->next;
-        break;
-    }
-    pthread_mutex_unlock(&d->lock);
-    return b;
+    *ret = (struct box *)live_enter(&d->boxes, id);
+    return *ret ? MANGO_OK : fail(d->host, call, MANGO_EGONE, "the sandbox is not attached or is being removed");
 }
 
 static bool fill_env(struct box *b, const struct mango_sandbox_spec *spec)
@@ -133,23 +68,21 @@ static struct box *box_new(struct docker *d, const struct mango_sandbox_spec *sp
     struct box *b = calloc(1, sizeof(*b));
     if (!b)
         return NULL;
-    *b = (struct box){.docker = d, .refs = 1, .limited = c->door};
+    *b = (struct box){.docker = d, .limited = c->door};
+    live_init(&b->live, id, box_free);
     pthread_mutex_init(&b->start, NULL);
-    pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->quiet, NULL);
-    memcpy(b->id, id, sizeof(b->id));
     memcpy(b->identity, c->identity, sizeof(b->identity));
     b->root = strdup(c->root);
     if (b->root && fill_env(b, spec))
         return b;
-    box_free(b);
+    live_unref(&b->live);
     return NULL;
 }
 
 static mango_status give_ref(const struct box *b, bool found, struct mango_sandbox_ref *ret)
 {
     const struct mango_host *h = b->docker->host;
-    mango_status s = h->buf_append(h, ret->id, b->id, strlen(b->id));
+    mango_status s = h->buf_append(h, ret->id, b->live.id, strlen(b->live.id));
     if (s == MANGO_OK)
         s = h->buf_append(h, ret->root, b->root, strlen(b->root));
     if (s == MANGO_OK)
@@ -163,19 +96,17 @@ static mango_status give_ref(const struct box *b, bool found, struct mango_sandb
 static mango_status enlist(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                            const char *id, const struct container *c, bool found, struct mango_sandbox_ref *ret)
 {
-    pthread_mutex_lock(&d->lock);
-    struct box *b = find(d, sv_z(id));
-    if (!b && (b = box_new(d, spec, id, c))) {
-        b->next = d->boxes;
-        d->boxes = b;
-    }
+    pthread_mutex_lock(&d->boxes.lock);
+    struct box *b = (struct box *)live_find(&d->boxes, sv_z(id));
+    if (!b && (b = box_new(d, spec, id, c)))
+        live_add(&d->boxes, &b->live);
     if (b) { /* it runs now */
-        pthread_mutex_lock(&b->lock);
+        pthread_mutex_lock(&b->live.lock);
         b->paused = false;
-        pthread_mutex_unlock(&b->lock);
+        pthread_mutex_unlock(&b->live.lock);
     }
     mango_status s = b ? give_ref(b, found, ret) : MANGO_ERETRY;
-    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&d->boxes.lock);
     return b ? s : fail(d->host, call, MANGO_ERETRY, "out of memory");
 }
 
@@ -344,26 +275,26 @@ mango_status docker_attach(void *ctx, const struct mango_call *call, struct mang
 static mango_status connect_box(struct box *b, const struct mango_call *call, struct mux **ret)
 {
     struct docker *d = b->docker;
-    mango_status s = mux_open(d, call, b->id, b->root, ret);
+    mango_status s = mux_open(d, call, b->live.id, b->root, ret);
     if (s != MANGO_ENOENT) /* it is not running */
         return s;
     struct container c;
     bool refused;
-    s = container_inspect(d, call, b->id, &c);
+    s = container_inspect(d, call, b->live.id, &c);
     if (s == MANGO_OK && !c.there)
         return fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more",
-                    b->id);
+                    b->live.id);
     if (s == MANGO_OK && strcmp(c.identity, b->identity) != 0)
         return fail(d->host, call, MANGO_EGONE,
-                    "the workspace is lost: the container %s is another one than the session's", b->id);
+                    "the workspace is lost: the container %s is another one than the session's", b->live.id);
     if (s == MANGO_OK)
-        s = volume_check(d, call, b->id, b->identity);
+        s = volume_check(d, call, b->live.id, b->identity);
     if (s == MANGO_OK)
-        s = wake(d, call, b->id, &c, &refused); /* what was refused here is made anew by the next attach */
+        s = wake(d, call, b->live.id, &c, &refused); /* what was refused here is made anew by the next attach */
     if (s == MANGO_OK)
-        s = mux_open(d, call, b->id, b->root, ret);
+        s = mux_open(d, call, b->live.id, b->root, ret);
     return s == MANGO_ENOENT
-               ? fail(d->host, call, MANGO_ERETRY, "the container %s stops at once after its start", b->id)
+               ? fail(d->host, call, MANGO_ERETRY, "the container %s stops at once after its start", b->live.id)
                : s;
 }
 
@@ -372,13 +303,13 @@ mango_status box_mux(struct box *b, const struct mango_call *call, struct mux **
     mango_status s = MANGO_OK;
     struct mux *m = NULL, *old = NULL;
     pthread_mutex_lock(&b->start);
-    pthread_mutex_lock(&b->lock);
-    bool dying = b->dying, paused = b->paused;
+    pthread_mutex_lock(&b->live.lock);
+    bool dying = b->live.dying, paused = b->paused;
     if (b->mux && mux_alive(b->mux)) {
         m = b->mux;
         mux_ref(m);
     }
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_unlock(&b->live.lock);
     if (paused && !dying) {
         pthread_mutex_unlock(&b->start);
         if (m)
@@ -394,14 +325,14 @@ mango_status box_mux(struct box *b, const struct mango_call *call, struct mux **
     else if (!m)
         s = connect_box(b, call, &m);
     if (s == MANGO_OK && m) {
-        pthread_mutex_lock(&b->lock);
+        pthread_mutex_lock(&b->live.lock);
         if (b->mux != m) {
             old = b->mux;
             b->mux = m;
             mux_ref(m);
         }
-        dying = b->dying;
-        pthread_mutex_unlock(&b->lock);
+        dying = b->live.dying;
+        pthread_mutex_unlock(&b->live.lock);
         if (dying) /* quiesce did not see this one */
             mux_kill(m);
     }
@@ -416,39 +347,36 @@ mango_status box_mux(struct box *b, const struct mango_call *call, struct mux **
 
 /* ---- the end ---- */
 
-/* Ends what runs through this process and waits until no call is inside any more. */
+/* Ends what runs through this process, waits until no call is inside any more, and lets the box go. */
 static void quiesce(struct box *b)
 {
-    pthread_mutex_lock(&b->lock);
-    b->dying = true;
+    pthread_mutex_lock(&b->live.lock);
+    b->live.dying = true;
     struct mux *m = b->mux;
     b->mux = NULL;
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_unlock(&b->live.lock);
     if (m) {
         mux_kill(m);
         mux_unref(m);
     }
-    pthread_mutex_lock(&b->lock);
-    while (b->busy > 0)
-        pthread_cond_wait(&b->quiet, &b->lock);
-    pthread_mutex_unlock(&b->lock);
+    live_wait_quiet(&b->live);
+    live_unref(&b->live);
 }
 
 mango_status docker_detach(void *ctx, const struct mango_call *call, struct mango_sv id)
 {
+    struct docker *d = ctx;
     (void)call;
-    struct box *b = take(ctx, id);
-    if (!b)
-        return MANGO_OK;
-    quiesce(b);
-    box_unref(b);
+    struct live *l = live_take(&d->boxes, id);
+    if (l)
+        quiesce((struct box *)l);
     return MANGO_OK;
 }
 
 void boxes_drop_all(struct docker *d)
 {
-    while (d->boxes)
-        (void)docker_detach(d, NULL, sv_z(d->boxes->id));
+    for (struct live *l; (l = live_take_any(&d->boxes));)
+        quiesce((struct box *)l);
 }
 
 mango_status docker_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)

@@ -5,8 +5,8 @@
  *   process 1  mango-box init    waits for orphans
  *   one exec   mango-box serve   starts the commands and moves files (mux.h); a new one takes over what an old one left
  *
- * Concurrency: `lock` of struct docker guards the table of boxes; `lock` of a box guards its connection, its counts and
- * `dying`; `start` of a box is held while its connection is made. No other lock is held while something blocks. */
+ * Concurrency: as in common/live.h; a box's lock guards its connection too, and its `start` is held while its connection
+ * is made. No other lock is held while something blocks. */
 #ifndef MANGO_DOCKER_H
 #define MANGO_DOCKER_H
 
@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "common/host.h"
+#include "common/live.h"
 #include "common/text.h"
 #include "docker/endpoint.h"
 #include "mango/plugin.h"
@@ -49,26 +50,19 @@ struct docker {
     struct mango_buf *program; /* mango-box, for new images */
     uint64_t program_hash;
     uint32_t uid, gid; /* of set.user */
-    pthread_mutex_t lock;
-    struct box *boxes; /* guarded by lock */
+    struct live_table boxes;
 };
 
 struct mux;
 struct box {
-    struct box *next; /* guarded by docker.lock */
+    struct live live; /* first; its lock guards mux and paused */
     struct docker *docker;
-    char id[NAME_LEN + 1];
     char identity[IDENTITY_LEN + 1];
     char *root;
     char **env; /* of the spec; NULL-terminated */
 
     pthread_mutex_t start; /* held while a connection is made */
-    pthread_mutex_t lock;  /* guards what follows */
-    pthread_cond_t quiet;  /* busy has become 0 */
     struct mux *mux;       /* counted; NULL: none yet */
-    unsigned refs;         /* the table, calls in flight, open processes */
-    unsigned busy;         /* calls in flight */
-    bool dying;
     bool paused;
     bool limited; /* has a door of the filtering proxy; does not change */
 };
@@ -171,9 +165,6 @@ mango_status docker_list_owned(void *ctx, const struct mango_call *call, struct 
                                void *fn_ctx);
 /* Finds an attached box for one call; MANGO_EGONE when it is dying or was never attached. */
 mango_status box_enter(struct docker *d, const struct mango_call *call, struct mango_sv id, struct box **ret);
-void box_leave(struct box *b);
-void box_ref(struct box *b);
-void box_unref(struct box *b);
 void boxes_drop_all(struct docker *d);
 /* The connection into the container, made when there is none; starts a container that has stopped. The caller gives it
  * back with mux_unref. */

@@ -41,13 +41,13 @@ mango_status docker_set_network(void *ctx, const struct mango_call *call, struct
     mango_status s = box_enter(d, call, id, &b);
     if (s < 0)
         return s;
-    struct mango_sv label = {b->id + NAME_LEN - LABEL_LEN, LABEL_LEN};
+    struct mango_sv label = {b->live.id + NAME_LEN - LABEL_LEN, LABEL_LEN};
     if (b->limited && net->mode != MANGO_NET_OPEN)
         s = egress_open(d, call, label, net, NULL);
     else
         s = fail(d->host, call, MANGO_EUNSUPPORTED,
                  "a sandbox that was made with %s network keeps it; only the list of a limited one can change",
                  b->limited ? "a limited" : "an open or no");
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }

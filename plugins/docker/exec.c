@@ -158,12 +158,9 @@ mango_status docker_exec(void *ctx, const struct mango_call *call, struct mango_
         s = run_once(b, call, req, ret, &unsent);
         if (s < 0 && unsent) /* the Engine was restarted since the last command */
             s = run_once(b, call, req, ret, &unsent);
-        pthread_mutex_lock(&b->lock);
-        bool dying = b->dying;
-        pthread_mutex_unlock(&b->lock);
-        if (s == MANGO_OK && ret->unknown && dying)
+        if (s == MANGO_OK && ret->unknown && live_is_dying(&b->live))
             s = fail(d->host, call, MANGO_EGONE, "the sandbox was removed while the command ran");
     }
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }

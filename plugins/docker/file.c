@@ -122,7 +122,7 @@ mango_status docker_read(void *ctx, const struct mango_call *call, struct mango_
     s = read_once(b, &o, req, ret_eof, &given);
     if (s < 0 && o.lost && !given)
         s = read_once(b, &o, req, ret_eof, &given);
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }
 
@@ -214,7 +214,7 @@ mango_status docker_write(void *ctx, const struct mango_call *call, struct mango
     s = write_once(b, &o, req);
     if (s < 0 && o.lost && !req->source) /* the same content once more is the same file */
         s = write_once(b, &o, req);
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }
 
@@ -252,6 +252,6 @@ mango_status docker_stat(void *ctx, const struct mango_call *call, struct mango_
     s = stat_once(b, &o, flags, ret);
     if (s < 0 && o.lost)
         s = stat_once(b, &o, flags, ret);
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }

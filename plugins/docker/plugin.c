@@ -184,7 +184,7 @@ static void docker_free(struct docker *d)
     free(d->set.config_dir);
     endpoint_done(&d->at);
     d->host->buf_free(d->host, d->program);
-    pthread_mutex_destroy(&d->lock);
+    live_table_destroy(&d->boxes);
     free(d);
 }
 
@@ -196,7 +196,7 @@ static mango_status docker_init(const struct mango_host *host, const struct mang
     if (!d)
         return host->err_set(host, call, MANGO_ERETRY, "out of memory", NULL, 0);
     d->host = host;
-    pthread_mutex_init(&d->lock, NULL);
+    live_table_init(&d->boxes);
     mango_status s = read_settings(d, call);
     if (s == MANGO_OK)
         s = read_endpoint(d, call);

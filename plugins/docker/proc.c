@@ -39,12 +39,12 @@ mango_status docker_proc_open(void *ctx, const struct mango_call *call, struct m
             s = run_start(b, call, &plain, RUN_PROC, &p->run, &unsent);
     }
     if (s == MANGO_OK) {
-        box_ref(b);
+        live_ref(&b->live);
         *ret = (mango_proc)(uintptr_t)p;
     } else {
         free(p);
     }
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }
 
@@ -110,7 +110,7 @@ mango_status docker_proc_close(void *ctx, const struct mango_call *call, mango_p
     p->run.out.stopped = p->run.err.stopped = true;
     run_kill(&p->run, call);
     run_close(&p->run, call);
-    box_unref(p->box);
+    live_unref(&p->box->live);
     free(p);
     return MANGO_OK;
 }

@@ -20,17 +20,20 @@ static mango_status set_paused(struct docker *d, const struct mango_call *call, 
     mango_status s = box_enter(d, call, id, &b);
     if (s < 0)
         return s;
-    s = container_inspect(d, call, b->id, &c);
+    s = container_inspect(d, call, b->live.id, &c);
     if (s == MANGO_OK && !c.there)
-        s = fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", b->id);
+        s = fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more",
+                 b->live.id);
     else if (s == MANGO_OK && c.paused != paused && (c.running || !paused))
-        s = paused ? container_pause(d, call, b->id) : c.paused ? container_unpause(d, call, b->id) : MANGO_OK;
+        s = paused     ? container_pause(d, call, b->live.id)
+            : c.paused ? container_unpause(d, call, b->live.id)
+                       : MANGO_OK;
     if (s == MANGO_OK) {
-        pthread_mutex_lock(&b->lock);
+        pthread_mutex_lock(&b->live.lock);
         b->paused = paused;
-        pthread_mutex_unlock(&b->lock);
+        pthread_mutex_unlock(&b->live.lock);
     }
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }
 
@@ -119,9 +122,10 @@ mango_status docker_snapshot(void *ctx, const struct mango_call *call, struct ma
         return s;
     random_hex(digits, SNAPSHOT_DIGITS);
     snprintf(name, sizeof(name), SNAPSHOT_REPO ":%s", digits);
-    s = container_inspect(d, call, b->id, &c);
+    s = container_inspect(d, call, b->live.id, &c);
     if (s == MANGO_OK && !c.there)
-        s = fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more", b->id);
+        s = fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more",
+                 b->live.id);
     if (s == MANGO_OK)
         s = template_make(d, call, c.image, template);
     if (s == MANGO_OK)
@@ -129,7 +133,7 @@ mango_status docker_snapshot(void *ctx, const struct mango_call *call, struct ma
     if (s == MANGO_OK)
         s = image_commit(d, call, template, name, "snapshot", c.image);
     template_drop(d, template);
-    box_leave(b);
+    live_leave(&b->live);
     return s == MANGO_OK ? d->host->buf_append(d->host, ret_snapshot, name, strlen(name)) : s;
 }
 

@@ -128,7 +128,7 @@ bool limits_of(struct srt_box *own, const struct box *b, const struct mango_sand
                                         .memory = memory,
                                         .cpu_millis = (uint32_t)smaller(spec->cpu_millis, s->cpu_millis)};
     for (int i = 0; s->groups.version && i < CGROUP_KINDS; i++) {
-        own->join[i] = cgroup_procs(&s->groups, i, b->id);
+        own->join[i] = cgroup_procs(&s->groups, i, b->live.id);
         if (!own->join[i] && (i == 0 || s->groups.version == 1))
             return false;
     }
@@ -141,7 +141,7 @@ bool limits_words(const struct box *b, struct words *argv)
     const struct srt_box *own = b->own;
     if (s->groups.version == 0)
         return true;
-    int e = cgroup_make(&s->groups, b->id, &own->group);
+    int e = cgroup_make(&s->groups, b->live.id, &own->group);
     if (e) {
         char text[128];
         snprintf(text, sizeof(text), "the control group of a sandbox cannot be made: %s", strerror(e));
@@ -159,7 +159,7 @@ bool limits_words(const struct box *b, struct words *argv)
 uint64_t limits_oom_kills(const struct box *b)
 {
     const struct srt *s = b->all->own;
-    return cgroup_oom_kills(&s->groups, b->id);
+    return cgroup_oom_kills(&s->groups, b->live.id);
 }
 
 void limits_end(const struct boxes *all, struct mango_sv label)

@@ -17,7 +17,7 @@ static mango_status ask(const struct box *b, const struct mango_call *call, cons
         return fail(b->all->host, call, MANGO_EUNSUPPORTED,
                     "this server has no filtering proxy, so no sandbox has a network");
     struct mango_buf *dir = h->buf_new(h, DIR_MAX);
-    const struct mango_sv label = {b->id + ID_LEN - LABEL_LEN, LABEL_LEN};
+    const struct mango_sv label = {b->live.id + ID_LEN - LABEL_LEN, LABEL_LEN};
     const struct mango_egress_req req = {.struct_size = sizeof(req), .label = label, .network = network};
     struct mango_egress door = {.struct_size = sizeof(door), .dir = dir};
     mango_status s = dir ? h->egress_open(h, call, &req, &door) : MANGO_ERETRY;
@@ -41,12 +41,12 @@ mango_status door_open(struct box *b, const struct mango_call *call, const struc
     if (s == MANGO_OK)
         s = ask(b, call, &allowed, &dir);
     free(hosts);
-    pthread_mutex_lock(&b->lock);
+    pthread_mutex_lock(&b->live.lock);
     if (s == MANGO_OK && !own->door) {
         own->door = dir;
         dir = NULL;
     }
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_unlock(&b->live.lock);
     free(dir);
     return s;
 }
@@ -66,13 +66,13 @@ mango_status srt_set_network(void *ctx, const struct mango_call *call, struct ma
     if (s < 0)
         return s;
     const struct srt_box *own = b->own;
-    pthread_mutex_lock(&b->lock);
+    pthread_mutex_lock(&b->live.lock);
     bool has = own && own->door;
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_unlock(&b->live.lock);
     if (has)
         s = door_open(b, call, network);
     else if (network->mode != MANGO_NET_NONE)
         s = fail(all->host, call, MANGO_EUNSUPPORTED, "a sandbox that was made without a network keeps having none");
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }

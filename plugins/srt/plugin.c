@@ -48,7 +48,7 @@ static char *below(const struct box *b, const char *name)
     size_t n = strlen(base) + ID_LEN + strlen(name) + 3;
     char *z = malloc(n);
     if (z)
-        snprintf(z, n, "%s/%s/%s", base, b->id, name);
+        snprintf(z, n, "%s/%s/%s", base, b->live.id, name);
     return z;
 }
 
@@ -109,12 +109,12 @@ static bool add_proxy_env(struct box *b)
 static mango_status srt_attached(struct box *b, const struct mango_call *call, const struct mango_sandbox_spec *spec)
 {
     bool network = spec->network && spec->network->mode != MANGO_NET_NONE, ok = true;
-    pthread_mutex_lock(&b->lock);
+    pthread_mutex_lock(&b->live.lock);
     if (!b->own) {
         b->own = own_new(b, spec);
         ok = b->own && (!network || add_proxy_env(b));
     }
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_unlock(&b->live.lock);
     if (!ok)
         return fail(b->all->host, call, MANGO_ERETRY, "out of memory");
     return network ? door_open(b, call, spec->network) : MANGO_OK;

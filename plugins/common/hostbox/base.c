@@ -158,13 +158,13 @@ void boxes_done(struct boxes *all)
         close(all->base_fd);
     free(all->base);
     free(all->runner);
-    pthread_mutex_destroy(&all->lock);
+    live_table_destroy(&all->live);
 }
 
 mango_status boxes_open(struct boxes *all, const struct mango_call *call)
 {
     all->base_fd = -1;
-    pthread_mutex_init(&all->lock, NULL);
+    live_table_init(&all->live);
     mango_status s = open_base(all, call);
     if (s == MANGO_OK && !confine_works(all->base_fd))
         s = fail(all->host, call, MANGO_EUNSUPPORTED,

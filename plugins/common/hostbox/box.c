@@ -127,8 +127,9 @@ void sweep(struct boxes *all)
 
 /* ---- the table ---- */
 
-static void box_free(struct box *b)
+static void box_free(struct live *l)
 {
+    struct box *b = (struct box *)l;
     int fds[] = {b->home_fd, b->root_fd, b->staging_fd};
     for (int i = 0; i < 3; i++) {
         if (fds[i] >= 0)
@@ -141,80 +142,14 @@ static void box_free(struct box *b)
     free(b->env);
     free(b->root);
     free(b->scratch);
-    pthread_mutex_destroy(&b->lock);
-    pthread_cond_destroy(&b->quiet);
+    live_destroy(l);
     free(b);
-}
-
-void box_ref(struct box *b)
-{
-    pthread_mutex_lock(&b->lock);
-    b->refs++;
-    pthread_mutex_unlock(&b->lock);
-}
-
-void box_unref(struct box *b)
-{
-    pthread_mutex_lock(&b->lock);
-    bool last = --b->refs == 0;
-    pthread_mutex_unlock(&b->lock);
-    if (last)
-        box_free(b);
-}
-
-static struct box *find(struct boxes *all, struct mango_sv id)
-{
-    for (struct box *b = all->first; b; b = b->next) {
-        if (sv_is(id, b->id))
-            return b;
-    }
-    return NULL;
 }
 
 mango_status box_enter(struct boxes *all, const struct mango_call *call, struct mango_sv id, struct box **ret)
 {
-    pthread_mutex_lock(&all->lock);
-    struct box *b = find(all, id);
-    bool ok = false;
-    if (b) {
-        pthread_mutex_lock(&b->lock);
-        ok = !b->dying;
-        if (ok) {
-            b->refs++;
-            b->busy++;
-        }
-        pthread_mutex_unlock(&b->lock);
-    }
-    pthread_mutex_unlock(&all->lock);
-    if (!ok)
-        return fail(all->host, call, MANGO_EGONE, "the workspace is not attached or is being removed");
-    *ret = b;
-    return MANGO_OK;
-}
-
-void box_leave(struct box *b)
-{
-    pthread_mutex_lock(&b->lock);
-    if (--b->busy == 0)
-        pthread_cond_broadcast(&b->quiet);
-    pthread_mutex_unlock(&b->lock);
-    box_unref(b);
-}
-
-/* Takes it out of the table; the caller gets the table's reference. */
-static struct box *take(struct boxes *all, struct mango_sv id)
-{
-    pthread_mutex_lock(&all->lock);
-    struct box *b = NULL;
-    for (struct box **at = &all->first; *at; at = &(*at)->next) {
-        if (!sv_is(id, (*at)->id))
-            continue;
-        b = *at;
-        *at = b->next;
-        break;
-    }
-    pthread_mutex_unlock(&all->lock);
-    return b;
+    *ret = (struct box *)live_enter(&all->live, id);
+    return *ret ? MANGO_OK : fail(all->host, call, MANGO_EGONE, "the workspace is not attached or is being removed");
 }
 
 /* ---- attaching ---- */
@@ -283,19 +218,18 @@ static int open_box(struct boxes *all, struct mango_sv label, const struct mango
     struct box *b = calloc(1, sizeof(*b));
     if (!b)
         return ENOMEM;
-    char found[LABEL_LEN + 1];
+    char found[LABEL_LEN + 1], id[ID_LEN + 1];
     struct stat st;
-    *b = (struct box){.all = all, .home_fd = -1, .root_fd = -1, .staging_fd = -1, .ctl = -1, .refs = 1};
-    pthread_mutex_init(&b->lock, NULL);
-    pthread_cond_init(&b->quiet, NULL);
-    id_of(label, b->id);
+    *b = (struct box){.all = all, .home_fd = -1, .root_fd = -1, .staging_fd = -1, .ctl = -1};
+    id_of(label, id);
+    live_init(&b->live, id, box_free);
     b->root = all->folder       ? strdup(all->folder)
               : all->kind->root ? strdup(all->kind->root)
-                                : join(all->base, b->id, "workspace");
-    b->scratch = all->kind->scratch ? strdup(all->kind->scratch) : join(all->base, b->id, "scratch");
+                                : join(all->base, b->live.id, "workspace");
+    b->scratch = all->kind->scratch ? strdup(all->kind->scratch) : join(all->base, b->live.id, "scratch");
     b->user = user_of(all, label);
     int e = b->root && b->scratch && fill_env(b, spec) ? 0 : ENOMEM;
-    if (e == 0 && (b->home_fd = open_folder(all->base_fd, b->id)) < 0)
+    if (e == 0 && (b->home_fd = open_folder(all->base_fd, b->live.id)) < 0)
         e = errno == ENOTDIR || errno == ELOOP ? EPERM : errno;
     if (e == 0 && (fstat(b->home_fd, &st) < 0 || st.st_uid != geteuid()))
         e = EPERM;
@@ -313,7 +247,7 @@ static int open_box(struct boxes *all, struct mango_sv label, const struct mango
             e = errno;
     }
     if (e) {
-        box_free(b);
+        live_unref(&b->live);
         return e;
     }
     staging_sweep(b);
@@ -324,7 +258,7 @@ static int open_box(struct boxes *all, struct mango_sv label, const struct mango
 static mango_status give_ref(const struct box *b, bool found, struct mango_sandbox_ref *ret)
 {
     const struct mango_host *h = b->all->host;
-    mango_status s = h->buf_append(h, ret->id, b->id, strlen(b->id));
+    mango_status s = h->buf_append(h, ret->id, b->live.id, strlen(b->live.id));
     if (s == MANGO_OK)
         s = h->buf_append(h, ret->root, b->root, strlen(b->root));
     if (s == MANGO_OK)
@@ -341,24 +275,22 @@ static mango_status bind_box(struct boxes *all, const struct mango_call *call, c
     char id[ID_LEN + 1];
     id_of(spec->label, id);
     struct mango_sv key = {id, ID_LEN};
-    pthread_mutex_lock(&all->lock);
-    struct box *b = find(all, key);
+    pthread_mutex_lock(&all->live.lock);
+    struct box *b = (struct box *)live_find(&all->live, key);
     struct stat st;
     /* One whose folder was removed behind our back must not look alive. */
     bool there = fstatat(all->base_fd, id, &st, AT_SYMLINK_NOFOLLOW) == 0;
     int e = there ? 0 : ENOENT;
-    if (e == 0 && !b && (e = open_box(all, spec->label, spec, &b)) == 0) {
-        b->next = all->first;
-        all->first = b;
-    }
+    if (e == 0 && !b && (e = open_box(all, spec->label, spec, &b)) == 0)
+        live_add(&all->live, &b->live);
     mango_status s = e == 0 ? give_ref(b, found, ret) : MANGO_OK;
     if (e == 0)
-        box_ref(b);
-    pthread_mutex_unlock(&all->lock);
+        live_ref(&b->live);
+    pthread_mutex_unlock(&all->live.lock);
     if (s == MANGO_OK && e == 0 && all->kind->attached)
         s = all->kind->attached(b, call, spec);
     if (e == 0)
-        box_unref(b);
+        live_unref(&b->live);
     if (e == ENOENT)
         return fail(all->host, call, MANGO_EGONE, "workspace folder %s does not exist any more", id);
     if (e == EPERM)
@@ -409,34 +341,29 @@ mango_status hostbox_attach(void *ctx, const struct mango_call *call, struct man
 
 /* ---- the end ---- */
 
-/* Ends what runs in it and waits until no call is inside any more. */
+/* Ends what runs in it, waits until no call is inside any more, and lets it go. */
 static void quiesce(struct box *b)
 {
-    pthread_mutex_lock(&b->lock);
-    b->dying = true;
-    pthread_mutex_unlock(&b->lock);
+    live_close(&b->live);
     runner_stop(b, DESTROY_WAIT_MS);
-    pthread_mutex_lock(&b->lock);
-    while (b->busy > 0)
-        pthread_cond_wait(&b->quiet, &b->lock);
-    pthread_mutex_unlock(&b->lock);
+    live_wait_quiet(&b->live);
+    live_unref(&b->live);
 }
 
 mango_status hostbox_detach(void *ctx, const struct mango_call *call, struct mango_sv id)
 {
+    struct boxes *all = ctx;
     (void)call;
-    struct box *b = take(ctx, id);
-    if (!b)
-        return MANGO_OK;
-    quiesce(b);
-    box_unref(b);
+    struct live *l = live_take(&all->live, id);
+    if (l)
+        quiesce((struct box *)l);
     return MANGO_OK;
 }
 
 void boxes_drop_all(struct boxes *all)
 {
-    while (all->first)
-        (void)hostbox_detach(all, NULL, (struct mango_sv){all->first->id, ID_LEN});
+    for (struct live *l; (l = live_take_any(&all->live));)
+        quiesce((struct box *)l);
 }
 
 mango_status hostbox_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)

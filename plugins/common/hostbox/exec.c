@@ -118,12 +118,9 @@ mango_status hostbox_exec(void *ctx, const struct mango_call *call, struct mango
          */
         if (s == MANGO_OK && again && !req->stdin_source)
             s = run_once(b, call, req, &again, ret);
-        pthread_mutex_lock(&b->lock);
-        bool dying = b->dying;
-        pthread_mutex_unlock(&b->lock);
-        if (s == MANGO_OK && ret->unknown && dying)
+        if (s == MANGO_OK && ret->unknown && live_is_dying(&b->live))
             s = fail(all->host, call, MANGO_EGONE, "the workspace was removed while the command ran");
     }
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }

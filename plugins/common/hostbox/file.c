@@ -113,7 +113,7 @@ mango_status hostbox_read(void *ctx, const struct mango_call *call, struct mango
         s = stream_out(b, call, fd, req, ret_eof);
         close(fd);
     }
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }
 
@@ -290,7 +290,7 @@ mango_status hostbox_write(void *ctx, const struct mango_call *call, struct mang
             s = write_via(b, call, dir, dir, name, req, &cross);
         close(dir);
     }
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }
 
@@ -326,6 +326,6 @@ mango_status hostbox_stat(void *ctx, const struct mango_call *call, struct mango
         ret->mtime_us = (int64_t)st.st_mtim.tv_sec * 1000000 + st.st_mtim.tv_nsec / 1000;
         ret->mode = st.st_mode & 07777;
     }
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }

@@ -6,8 +6,7 @@
  *                     /staging     files that are being written; swept at attach
  *                     /label, /owner, /identity
  *
- * Concurrency: `lock` of struct boxes guards the table of boxes; `lock` of a box guards its runner, its counts and
- * `dying`. No lock is held while something blocks, the start of a runner excepted. */
+ * Concurrency: as in common/live.h; a box's lock guards its runner too, and is held during the runner's start. */
 #ifndef MANGO_COMMON_HOSTBOX_H
 #define MANGO_COMMON_HOSTBOX_H
 
@@ -19,6 +18,7 @@
 
 #include "common/confine.h"
 #include "common/host.h"
+#include "common/live.h"
 #include "mango/plugin.h"
 
 enum {
@@ -71,9 +71,8 @@ struct box_kind {
 };
 
 struct box {
-    struct box *next; /* guarded by boxes.lock */
+    struct live live; /* first; its lock guards ctl and runner */
     struct boxes *all;
-    char id[ID_LEN + 1];
     char identity[IDENTITY_LEN + 1];
     char *root; /* absolute path of the workspace, as commands see it */
     char *scratch;
@@ -82,13 +81,8 @@ struct box {
     int home_fd, root_fd, staging_fd;
     char **env; /* NULL-terminated; documented environment and the spec's additions */
 
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t quiet; /* busy has become 0 */
-    int ctl;              /* runner's socket, -1: not started */
+    int ctl; /* runner's socket, -1: not started */
     pid_t runner;
-    unsigned refs; /* the table, calls in flight, open processes */
-    unsigned busy; /* calls in flight */
-    bool dying;
 };
 
 /* A folder beside the workspace in which file operations may work too. at.root is "" for the root of all. */
@@ -108,8 +102,7 @@ struct boxes {
     char *base; /* canonical path */
     int base_fd;
     char *runner; /* path of the runner */
-    pthread_mutex_t lock;
-    struct box *first; /* guarded by lock */
+    struct live_table live;
 };
 
 /* ---- base.c ---- */
@@ -131,9 +124,6 @@ mango_status hostbox_list_owned(void *ctx, const struct mango_call *call, struct
                                 void *fn_ctx);
 /* Finds an attached box for one call; MANGO_EGONE when it is dying or was never attached. */
 mango_status box_enter(struct boxes *all, const struct mango_call *call, struct mango_sv id, struct box **ret);
-void box_leave(struct box *b);
-void box_ref(struct box *b);
-void box_unref(struct box *b);
 void boxes_drop_all(struct boxes *all);
 /* Puts the calls of all boxes to an end and removes what earlier processes left behind. */
 void sweep(struct boxes *all);

@@ -39,12 +39,12 @@ mango_status hostbox_proc_open(void *ctx, const struct mango_call *call, struct 
         s = run_start(b, call, req, PIPE_STDIN, &p->pump.run);
     }
     if (s == MANGO_OK) {
-        box_ref(b);
+        live_ref(&b->live);
         *ret = (mango_proc)(uintptr_t)p;
     } else {
         free(p);
     }
-    box_leave(b);
+    live_leave(&b->live);
     return s;
 }
 
@@ -139,7 +139,7 @@ mango_status hostbox_proc_close(void *ctx, const struct mango_call *call, mango_
     if (!p->pump.lost && !(p->pump.end.kind == WIRE_ENDED && p->pump.end.alone))
         pump_kill(&p->pump);
     run_close(&p->pump.run);
-    box_unref(p->box);
+    live_unref(&p->box->live);
     free(p);
     return MANGO_OK;
 }

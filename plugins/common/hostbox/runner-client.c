@@ -47,10 +47,10 @@ static int spawn_runner(const struct box *b, int sock, pid_t *ret_pid)
     return e;
 }
 
-/* With b->lock held. 0 or errno. */
+/* With b->live.lock held. 0 or errno. */
 static int ensure_runner(struct box *b)
 {
-    if (b->dying)
+    if (b->live.dying)
         return ESHUTDOWN;
     if (b->ctl >= 0)
         return 0;
@@ -83,12 +83,12 @@ static void reap(pid_t pid, int ms)
 
 void runner_stop(struct box *b, int ms)
 {
-    pthread_mutex_lock(&b->lock);
+    pthread_mutex_lock(&b->live.lock);
     int ctl = b->ctl;
     pid_t pid = b->runner;
     b->ctl = -1;
     b->runner = 0;
-    pthread_mutex_unlock(&b->lock);
+    pthread_mutex_unlock(&b->live.lock);
     if (ctl < 0)
         return;
     close(ctl); /* the runner kills everything and leaves */
@@ -347,13 +347,13 @@ static int deliver(struct box *b, const struct parcel *p)
 {
     int e = 0;
     for (int attempt = 0; attempt < 2; attempt++) {
-        pthread_mutex_lock(&b->lock);
+        pthread_mutex_lock(&b->live.lock);
         e = ensure_runner(b);
         int ctl = e == 0 ? fcntl(b->ctl, F_DUPFD_CLOEXEC, 0)
                          : -1; /* so that a stop meanwhile cannot give the number to another */
         if (e == 0 && ctl < 0)
             e = errno;
-        pthread_mutex_unlock(&b->lock);
+        pthread_mutex_unlock(&b->live.lock);
         if (e)
             return e;
         e = send_parcel(ctl, p);
