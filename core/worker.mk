@@ -1,6 +1,6 @@
 # The worker's side. It has no part of the server in it: the pieces below core/store, the tools, and core/worker.
 noinst_LTLIBRARIES += libworker.la
-# files: core/base/*.c core/base/*.h core/json/*.c core/json/*.h core/crypto/*.c core/crypto/*.h core/net/*.c core/net/*.h core/domain/check.c core/domain/check.h core/domain/id.c core/domain/id.h core/plugin/*.c core/plugin/*.h core/sandbox/direct.h core/sandbox/handle.c core/sandbox/helper.c core/sandbox/helper.h core/sandbox/ops.h core/tools/*.c core/tools/*.h core/worker/*.c core/worker/*.h !core/base/hook-test.c !core/worker/worker.h !core/worker/door*
+# files: core/base/*.c core/base/*.h core/json/*.c core/json/*.h core/crypto/*.c core/crypto/*.h core/net/*.c core/net/*.h core/domain/check.c core/domain/check.h core/domain/id.c core/domain/id.h core/domain/image.c core/domain/image.h core/plugin/*.c core/plugin/*.h core/sandbox/direct.h core/sandbox/handle.c core/sandbox/helper.c core/sandbox/helper.h core/sandbox/ops.h core/tools/*.c core/tools/*.h core/worker/*.c core/worker/*.h !core/base/hook-test.c !core/worker/worker.h
 libworker_la_SOURCES = \
 	core/base/arena.c \
 	core/base/arena.h \
@@ -40,6 +40,7 @@ libworker_la_SOURCES = \
 	core/domain/check.h \
 	core/domain/id.c \
 	core/domain/id.h \
+	core/domain/image.c \
 	core/json/equal.c \
 	core/json/json.c \
 	core/json/json.h \
@@ -125,29 +126,68 @@ libworker_la_SOURCES = \
 	core/tools/tools.c \
 	core/tools/tools.h \
 	core/tools/write.c \
+	core/worker/door.c \
+	core/worker/event.c \
+	core/worker/event.h \
+	core/worker/history.c \
+	core/worker/history.h \
 	core/worker/item.c \
 	core/worker/item.h \
+	core/worker/job.c \
+	core/worker/job.h \
+	core/worker/lease.c \
+	core/worker/lease.h \
+	core/worker/ledger.c \
+	core/worker/ledger.h \
 	core/worker/poll.c \
 	core/worker/poll.h \
 	core/worker/remote.c \
 	core/worker/remote.h \
+	core/worker/result.c \
+	core/worker/result.h \
 	core/worker/retry.c \
 	core/worker/retry.h \
+	core/worker/runner.c \
+	core/worker/runner.h \
+	core/worker/serve.c \
+	core/worker/serve.h \
+	core/worker/stream.c \
+	core/worker/stream.h \
+	core/worker/tether.c \
+	core/worker/tether.h \
 	core/worker/tool-env.c \
 	core/worker/tool-env.h \
+	core/worker/toolbox.c \
+	core/worker/toolbox.h \
 	core/worker/tools.h \
 	core/worker/workspace.c
 
 # The tools run in a folder of the machine: what the backends of one host share does it.
 libworker_la_LIBADD = plugins/common/libhostbox.la plugins/common/libcommon.la $(CURL_LIBS) $(OPENSSL_LIBS) -lpthread -lm -ldl
 
+# The worker as a library: the same objects behind a small door; everything else is hidden.
+lib_LTLIBRARIES += libmango-worker.la
+mangoinclude_HEADERS += core/worker/worker.h
+libmango_worker_la_SOURCES =
+libmango_worker_la_LIBADD = libworker.la
+libmango_worker_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -Wl,--version-script=$(srcdir)/core/worker/libmango-worker.map
+EXTRA_libmango_worker_la_DEPENDENCIES = core/worker/libmango-worker.map
+EXTRA_DIST += core/worker/libmango-worker.map
+pkgconfig_DATA += core/worker/mango-worker.pc
+
 # mango-worker: one of the three programs that people start.
-noinst_PROGRAMS += mango-worker
+bin_PROGRAMS += mango-worker
 # files: core/cmd/mango-worker.c core/cmd/worker-*.c core/cmd/worker-*.h
 mango_worker_SOURCES = \
 	core/cmd/mango-worker.c \
 	core/cmd/worker-args.c \
 	core/cmd/worker-args.h \
+	core/cmd/worker-common.c \
+	core/cmd/worker-common.h \
+	core/cmd/worker-on-work.c \
+	core/cmd/worker-on-work.h \
+	core/cmd/worker-poll.c \
+	core/cmd/worker-run.c \
 	core/cmd/worker-supervise.c
 
 mango_worker_LDADD = libworker.la

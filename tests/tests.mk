@@ -26,8 +26,6 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/local-rig.h \
 	tests/support/peer-rig.c \
 	tests/support/peer-rig.h \
-	tests/support/peer.c \
-	tests/support/peer.h \
 	tests/support/pg-proxy.c \
 	tests/support/pg-proxy.h \
 	tests/support/pgtest-rig.h \
@@ -37,6 +35,8 @@ tests_support_libsupport_la_SOURCES = \
 	tests/support/plugin-build.h \
 	tests/support/sandbox-rig.c \
 	tests/support/sandbox-rig.h \
+	tests/support/stub.c \
+	tests/support/stub.h \
 	tests/support/tool-call.c \
 	tests/support/tool-call.h
 
@@ -203,6 +203,7 @@ e2e_tests = \
 	tests/e2e/test_work.py \
 	tests/e2e/test_work_chaos.py \
 	tests/e2e/test_work_credentials.py \
+	tests/e2e/test_worker.py \
 	tests/lib/test-symbols.sh \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
@@ -219,6 +220,10 @@ check_PROGRAMS += tests/support/fake-model
 
 # A sandbox plugin under direct control: tests/support/drive-sandbox.c says how.
 check_PROGRAMS += tests/support/drive-sandbox
+
+# A program over libmango-worker with tools of its own.
+check_PROGRAMS += tests/support/drive-worker
+tests_support_drive_worker_LDADD = libmango-worker.la -lpthread
 
 if CMOCKA
 check_PROGRAMS += $(unit_tests) $(store_tests) $(lib_tests)
@@ -313,10 +318,12 @@ EXTRA_DIST += \
 	tests/e2e/test_work.py \
 	tests/e2e/test_work_chaos.py \
 	tests/e2e/test_work_credentials.py \
+	tests/e2e/test_worker.py \
 	tests/e2e/threads.py \
 	tests/e2e/turns.py \
 	tests/e2e/vault_rig.py \
 	tests/e2e/work_rig.py \
+	tests/e2e/worker_rig.py \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \

@@ -8,6 +8,8 @@ static const struct {
     const char *name, *about;
     int (*run)(int argc, char **argv);
 } COMMANDS[] = {
+    {"poll", "claims work and serves its sessions", mg_worker_poll_main},
+    {"run", "serves one claimed item and ends", mg_worker_run_main},
     {"supervise", "polls, and launches one sandbox for each work item", mg_worker_supervise_main},
 };
 enum { N_COMMANDS = sizeof(COMMANDS) / sizeof(COMMANDS[0]) };

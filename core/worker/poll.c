@@ -191,7 +191,7 @@ mg_rc mg_poller_next(struct mg_poller *p, struct mg_work_item *ret, struct mg_er
         }
         p->failures = 0;
         if (empty && p->opts.drain)
-            return MG_ENOTFOUND;
+            return mg_err_set(err, MG_EGONE, "the queue is empty");
         if (empty) {
             say_idle(p);
             (void)mg_retry_sleep(gap(p), p->cancel);

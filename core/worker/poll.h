@@ -33,7 +33,7 @@ struct mg_poller;
 mg_rc mg_poller_open(const struct mg_remote *r, const struct mg_poller_opts *o, struct mg_poller **ret,
                      struct mg_err *err) MG_MUSTCHECK;
 void mg_poller_close(struct mg_poller *p); /* NULL is fine */
-/* Blocks until an item is claimed and acknowledged: MG_OK, ret is the caller's. MG_ENOTFOUND: the queue is empty and drain was asked for;
+/* Blocks until an item is claimed and acknowledged: MG_OK, ret is the caller's. MG_EGONE: the queue is empty and drain was asked for;
  * MG_ECANCELED; anything else: polling can never succeed (the key, the environment). */
 mg_rc mg_poller_next(struct mg_poller *p, struct mg_work_item *ret, struct mg_err *err) MG_MUSTCHECK;
 void mg_poller_cancel(struct mg_poller *p); /* this and every further next return MG_ECANCELED */

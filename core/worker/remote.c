@@ -12,6 +12,7 @@ enum {
     RETRY_CAP_MS = 8000,
     RETRY_AFTER_MAX_MS = 60000, /* of what a server may ask for */
     BEARER_MAX = 8192,          /* bytes of a credential with "Bearer " */
+    URL_MAX = 128 * 1024,       /* a cursor of the server's may stand in it */
     SHOWN_MAX = 300,            /* bytes of a refusal's text that reach a log */
 };
 
@@ -124,13 +125,23 @@ static struct mg_sv find_header(const struct mg_buf *headers, const char *name)
     return MG_SV("");
 }
 
-/* One try. *ret_wait_ms: what the server asks for, 0: nothing; *ret_again: whether another may help. */
+static void note_retry(struct mg_remote_answer *ret, const struct mg_buf *headers)
+{
+    struct mg_sv should = find_header(headers, "x-should-retry"), ms = find_header(headers, "retry-after-ms");
+    int64_t asked = 0;
+    ret->again = mg_sv_eqz(should, "true") || (mg_retry_again(ret->status) && !mg_sv_eqz(should, "false"));
+    if (mg_sv_to_i64(ms, &asked) && asked > 0)
+        ret->wait_ms = asked < RETRY_AFTER_MAX_MS ? (uint32_t)asked : RETRY_AFTER_MAX_MS;
+    else
+        ret->wait_ms = mg_retry_after_ms(find_header(headers, "retry-after"), mg_wall_us(), RETRY_AFTER_MAX_MS);
+}
+
 static mg_rc try_once(const struct mg_remote *r, const struct mg_remote_req *q, struct mg_remote_answer *ret,
-                      bool *ret_again, uint32_t *ret_wait_ms, struct mg_err *err)
+                      struct mg_err *err)
 {
     struct mg_net_header h[MG_REMOTE_HEADERS_MAX];
     mg_auto(buf) struct mg_buf bearer = MG_BUF_INIT(BEARER_MAX);
-    mg_auto(buf) struct mg_buf url = MG_BUF_INIT(16384);
+    mg_auto(buf) struct mg_buf url = MG_BUF_INIT(URL_MAX);
     mg_auto(net_answer) struct mg_net_answer a = {.status = 0};
     struct mg_net_req req = {
         .method = mg_sv_of(q->method),
@@ -141,31 +152,21 @@ static mg_rc try_once(const struct mg_remote *r, const struct mg_remote_req *q, 
         .total_ms = q->call_ms ? q->call_ms : MG_REMOTE_CALL_MS,
         .max_bytes = q->max_bytes ? q->max_bytes : MG_REMOTE_ANSWER_MAX,
     };
-    *ret_wait_ms = 0;
-    *ret_again = false;
     if (mg_buf_printf(&url, "%s%s", r->base, q->path) < 0 || !mg_buf_ok(&bearer))
         return mg_err_set(err, MG_EINVAL, "the URL or the credential is too long");
     req.url = mg_buf_view(&url);
     mg_rc rc = mg_net_call(r->net, &req, q->deadline_ns, q->cancel, &a, err);
     mg_wipe(bearer.ptr, bearer.len);
-    ret->status = a.status;
     mg_buf_done(&ret->body);
-    ret->body = a.body;
+    *ret = (struct mg_remote_answer){.status = rc == MG_OK ? a.status : 0, .body = a.body};
     a.body = MG_BUF_INIT(0);
-    if (rc < 0) {
-        ret->status = 0; /* an answer that did not come whole is none */
-        *ret_again = rc == MG_EIO || rc == MG_ETIMEOUT;
+    if (rc < 0) { /* an answer that did not come whole is none */
+        ret->again = rc == MG_EIO || rc == MG_ETIMEOUT;
         return rc;
     }
     if (a.status >= 200 && a.status < 300)
         return MG_OK;
-    struct mg_sv should = find_header(&a.headers, "x-should-retry"), ms = find_header(&a.headers, "retry-after-ms");
-    int64_t asked = 0;
-    *ret_again = mg_sv_eqz(should, "true") || (mg_retry_again(a.status) && !mg_sv_eqz(should, "false"));
-    if (mg_sv_to_i64(ms, &asked) && asked > 0)
-        *ret_wait_ms = asked < RETRY_AFTER_MAX_MS ? (uint32_t)asked : RETRY_AFTER_MAX_MS;
-    else
-        *ret_wait_ms = mg_retry_after_ms(find_header(&a.headers, "retry-after"), mg_wall_us(), RETRY_AFTER_MAX_MS);
+    note_retry(ret, &a.headers);
     return mg_remote_refused(a.status, mg_buf_view(&ret->body), ret->code, err);
 }
 
@@ -175,13 +176,10 @@ mg_rc mg_remote_call(const struct mg_remote *r, const struct mg_remote_req *q, s
     int tries = 1 + (q->retries == 0 ? MG_REMOTE_RETRIES : q->retries < 0 ? 0 : q->retries);
     *ret = (struct mg_remote_answer){.body = MG_BUF_INIT(0)};
     for (unsigned i = 0;; i++) {
-        bool again;
-        uint32_t wait;
-        mg_rc rc = try_once(r, q, ret, &again, &wait, err);
-        if (rc == MG_OK || !again || --tries == 0)
+        mg_rc rc = try_once(r, q, ret, err);
+        if (rc == MG_OK || !ret->again || --tries == 0)
             return rc;
-        if (wait == 0)
-            wait = mg_retry_delay_ms(i, RETRY_BASE_MS, RETRY_CAP_MS);
+        uint32_t wait = ret->wait_ms ? ret->wait_ms : mg_retry_delay_ms(i, RETRY_BASE_MS, RETRY_CAP_MS);
         if (q->deadline_ns && mg_now_ns() + (uint64_t)wait * 1000000u >= q->deadline_ns)
             return rc;
         if (!mg_retry_sleep(wait, q->cancel))

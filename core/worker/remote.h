@@ -53,6 +53,8 @@ struct mg_remote_req {
 struct mg_remote_answer {
     int status;                    /* of the last answer; 0: none came */
     char code[MG_REMOTE_CODE_MAX]; /* error.details.error_code of a refusal, or "" */
+    bool again;                    /* by the status and the server's word, another try may help */
+    uint32_t wait_ms;              /* what the server asks for before it; 0: nothing */
     struct mg_buf body;            /* of the last answer, whatever its status */
 };
 static inline void mg_remote_answer_cleanup(struct mg_remote_answer *a)

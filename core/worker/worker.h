@@ -39,7 +39,7 @@ enum {
     MANGO_WORKER_OK = 0,
     MANGO_WORKER_STOPPED = -12,    /* mango_worker_stop or mango_poller_cancel */
     MANGO_WORKER_LEASE_LOST = -13, /* the item is another's now: nothing more was sent */
-    MANGO_WORKER_EMPTY = -4,       /* a draining poller found the queue empty */
+    MANGO_WORKER_EMPTY = -14,      /* a draining poller found the queue empty */
 };
 
 /* ---- tools ---- */

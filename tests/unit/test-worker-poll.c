@@ -4,7 +4,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "support/peer.h"
+#include "support/stub.h"
 #include "worker/poll.h"
 #include "worker/retry.h"
 
@@ -17,7 +17,7 @@
     "{\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"" text "\"},\"request_id\":\"req_1\"}"
 
 struct fixture {
-    struct peer *peer;
+    struct stub *stub;
     struct mg_net *net;
     struct mg_remote *remote;
     struct mg_poller *poller;
@@ -35,9 +35,9 @@ static void open_poller(struct fixture *f, bool drain)
 static int setup(void **state)
 {
     struct fixture *f = mg_xcalloc(1, sizeof(*f));
-    f->peer = peer_start();
+    f->stub = stub_start();
     assert_int_equal(mg_net_open(&(struct mg_net_opts){.name = "worker"}, &f->net, &f->err), MG_OK);
-    f->remote = mg_remote_new(f->net, peer_url(f->peer), "env-key", "environments-work-poller");
+    f->remote = mg_remote_new(f->net, stub_url(f->stub), "env-key", "environments-work-poller");
     *state = f;
     return 0;
 }
@@ -49,7 +49,7 @@ static int teardown(void **state)
     mg_poller_close(f->poller);
     mg_remote_free(f->remote);
     mg_net_close(f->net);
-    peer_stop(f->peer);
+    stub_stop(f->stub);
     free(f);
     return 0;
 }
@@ -57,9 +57,9 @@ static int teardown(void **state)
 static void an_item_is_claimed_and_acknowledged(void **state)
 {
     struct fixture *f = *state;
-    peer_json(f->peer, POLL, 200, "", "null");
-    peer_json(f->peer, POLL, 200, "", ITEM);
-    peer_json(f->peer, "POST /v1/environments/env_1/work/work_1/ack", 200, "", ITEM);
+    stub_json(f->stub, POLL, 200, "", "null");
+    stub_json(f->stub, POLL, 200, "", ITEM);
+    stub_json(f->stub, "POST /v1/environments/env_1/work/work_1/ack", 200, "", ITEM);
     open_poller(f, false);
     assert_int_equal(mg_poller_next(f->poller, &f->item, &f->err), MG_OK);
     assert_string_equal(f->item.id, "work_1");
@@ -67,83 +67,83 @@ static void an_item_is_claimed_and_acknowledged(void **state)
     assert_string_equal(f->item.type, "session");
     mg_autofree char *token = mg_work_item_token(&f->item);
     assert_string_equal(token, "sk-token");
-    assert_string_equal(peer_request(f->peer, 0), POLL "?block_ms=999");
-    assert_string_equal(peer_request(f->peer, 2), "POST /v1/environments/env_1/work/work_1/ack");
-    assert_null(peer_request(f->peer, 3));
-    assert_contains(peer_head(f->peer, 0), "\r\nAnthropic-Worker-ID: w1\r\n");
-    assert_contains(peer_head(f->peer, 0), "\r\nauthorization: Bearer env-key\r\n");
-    assert_contains(peer_head(f->peer, 0), "\r\nanthropic-beta: managed-agents-2026-04-01\r\n");
-    assert_contains(peer_head(f->peer, 2), "Content-Length: 0\r\n");
-    assert_null(strcasestr(peer_head(f->peer, 2), "content-type"));
-    assert_null(strcasestr(peer_head(f->peer, 2), "worker-id"));
+    assert_string_equal(stub_request(f->stub, 0), POLL "?block_ms=999");
+    assert_string_equal(stub_request(f->stub, 2), "POST /v1/environments/env_1/work/work_1/ack");
+    assert_null(stub_request(f->stub, 3));
+    assert_contains(stub_head(f->stub, 0), "\r\nAnthropic-Worker-ID: w1\r\n");
+    assert_contains(stub_head(f->stub, 0), "\r\nauthorization: Bearer env-key\r\n");
+    assert_contains(stub_head(f->stub, 0), "\r\nanthropic-beta: managed-agents-2026-04-01\r\n");
+    assert_contains(stub_head(f->stub, 2), "Content-Length: 0\r\n");
+    assert_null(strcasestr(stub_head(f->stub, 2), "content-type"));
+    assert_null(strcasestr(stub_head(f->stub, 2), "worker-id"));
 }
 
 static void a_draining_poller_ends_at_an_empty_queue_however_it_is_said(void **state)
 {
     struct fixture *f = *state;
-    peer_json(f->peer, POLL, 200, "", "null");
-    peer_json(f->peer, POLL, 200, "", "{}");
-    peer_answer(f->peer, POLL, "204 No Content\r\n\r\n");
-    peer_answer(f->peer, POLL, "200 OK\r\ncontent-length: 0\r\n\r\n");
+    stub_json(f->stub, POLL, 200, "", "null");
+    stub_json(f->stub, POLL, 200, "", "{}");
+    stub_answer(f->stub, POLL, "204 No Content\r\n\r\n");
+    stub_answer(f->stub, POLL, "200 OK\r\ncontent-length: 0\r\n\r\n");
     open_poller(f, true);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(mg_poller_next(f->poller, &f->item, &f->err), MG_ENOTFOUND);
-    assert_int_equal(peer_count(f->peer, ""), 4);
+        assert_int_equal(mg_poller_next(f->poller, &f->item, &f->err), MG_EGONE);
+    assert_int_equal(stub_count(f->stub, ""), 4);
 }
 
 static void what_may_pass_is_tried_again(void **state)
 {
     struct fixture *f = *state;
-    peer_json(f->peer, POLL, 500, "retry-after-ms: 1\r\n", ERROR("down"));
-    peer_json(f->peer, POLL, 429, "retry-after-ms: 1\r\n", ERROR("slow down"));
-    peer_answer(f->peer, POLL, PEER_CUT);
-    peer_json(f->peer, POLL, 200, "", ITEM);
-    peer_json(f->peer, "POST /v1/environments/env_1/work/work_1/ack", 200, "", ITEM);
+    stub_json(f->stub, POLL, 500, "retry-after-ms: 1\r\n", ERROR("down"));
+    stub_json(f->stub, POLL, 429, "retry-after-ms: 1\r\n", ERROR("slow down"));
+    stub_answer(f->stub, POLL, STUB_CUT);
+    stub_json(f->stub, POLL, 200, "", ITEM);
+    stub_json(f->stub, "POST /v1/environments/env_1/work/work_1/ack", 200, "", ITEM);
     open_poller(f, false);
     assert_int_equal(mg_poller_next(f->poller, &f->item, &f->err), MG_OK);
-    assert_true(peer_count(f->peer, POLL) >= 4);
+    assert_true(stub_count(f->stub, POLL) >= 4);
 }
 
 static void a_refused_key_ends_the_poller_with_the_servers_words(void **state)
 {
     struct fixture *f = *state;
-    peer_json(f->peer, POLL, 401, "",
+    stub_json(f->stub, POLL, 401, "",
               "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\",\"message\":\"no such "
               "key\\u001b[0m\"},\"request_id\":\"req_7\"}");
     open_poller(f, false);
     assert_int_equal(mg_poller_next(f->poller, &f->item, &f->err), MG_EAUTH);
     assert_contains(f->err.text, "polling env_1: 401 authentication_error: no such key [0m (request req_7)");
-    assert_int_equal(peer_count(f->peer, ""), 1);
+    assert_int_equal(stub_count(f->stub, ""), 1);
 }
 
 static void an_item_whose_ack_is_refused_is_left_and_never_stopped(void **state)
 {
     struct fixture *f = *state;
-    peer_json(f->peer, POLL, 200, "", ITEM);
-    peer_json(f->peer, POLL, 200, "", "null");
-    peer_json(f->peer, "POST /v1/environments/env_1/work/work_1/ack", 409, "x-should-retry: false\r\n",
+    stub_json(f->stub, POLL, 200, "", ITEM);
+    stub_json(f->stub, POLL, 200, "", "null");
+    stub_json(f->stub, "POST /v1/environments/env_1/work/work_1/ack", 409, "x-should-retry: false\r\n",
               ERROR("another's"));
     open_poller(f, true);
-    assert_int_equal(mg_poller_next(f->poller, &f->item, &f->err), MG_ENOTFOUND);
-    assert_int_equal(peer_count(f->peer, "POST"), 1);
+    assert_int_equal(mg_poller_next(f->poller, &f->item, &f->err), MG_EGONE);
+    assert_int_equal(stub_count(f->stub, "POST"), 1);
 }
 
 static void a_409_without_a_word_about_it_is_repeated_as_the_official_clients_do(void **state)
 {
     struct fixture *f = *state;
-    peer_json(f->peer, POLL, 200, "", ITEM);
-    peer_json(f->peer, "POST /v1/environments/env_1/work/work_1/ack", 409, "retry-after-ms: 1\r\n", ERROR("busy"));
-    peer_json(f->peer, "POST /v1/environments/env_1/work/work_1/ack", 409, "retry-after-ms: 1\r\n", ERROR("busy"));
-    peer_json(f->peer, "POST /v1/environments/env_1/work/work_1/ack", 200, "", ITEM);
+    stub_json(f->stub, POLL, 200, "", ITEM);
+    stub_json(f->stub, "POST /v1/environments/env_1/work/work_1/ack", 409, "retry-after-ms: 1\r\n", ERROR("busy"));
+    stub_json(f->stub, "POST /v1/environments/env_1/work/work_1/ack", 409, "retry-after-ms: 1\r\n", ERROR("busy"));
+    stub_json(f->stub, "POST /v1/environments/env_1/work/work_1/ack", 200, "", ITEM);
     open_poller(f, false);
     assert_int_equal(mg_poller_next(f->poller, &f->item, &f->err), MG_OK);
-    assert_int_equal(peer_count(f->peer, "POST"), 3);
+    assert_int_equal(stub_count(f->stub, "POST"), 3);
 }
 
 static void *cancel_it(void *arg)
 {
     struct fixture *f = arg;
-    (void)peer_wait(f->peer, POLL, 1);
+    (void)stub_wait(f->stub, POLL, 1);
     mg_poller_cancel(f->poller);
     return NULL;
 }
@@ -152,7 +152,7 @@ static void a_poll_that_hangs_ends_with_the_cancel(void **state)
 {
     struct fixture *f = *state;
     pthread_t t;
-    peer_answer(f->peer, POLL, PEER_HANG);
+    stub_answer(f->stub, POLL, STUB_HANG);
     open_poller(f, false);
     assert_int_equal(pthread_create(&t, NULL, cancel_it, f), 0);
     uint64_t from = mg_now_ns();
@@ -167,12 +167,12 @@ static void ids_and_options_are_part_of_the_request(void **state)
     struct fixture *f = *state;
     const struct mg_poller_opts o = {
         .environment_id = "env/ä?", .drain = true, .no_block = true, .reclaim_older_than_ms = 0, .gap_max_ms = 1};
-    peer_json(f->peer, "GET", 200, "", "null");
+    stub_json(f->stub, "GET", 200, "", "null");
     assert_int_equal(mg_poller_open(f->remote, &o, &f->poller, &f->err), MG_OK);
-    assert_int_equal(mg_poller_next(f->poller, &f->item, &f->err), MG_ENOTFOUND);
-    assert_string_equal(peer_request(f->peer, 0),
+    assert_int_equal(mg_poller_next(f->poller, &f->item, &f->err), MG_EGONE);
+    assert_string_equal(stub_request(f->stub, 0),
                         "GET /v1/environments/env%2F%C3%A4%3F/work/poll?reclaim_older_than_ms=0");
-    assert_contains(peer_head(f->peer, 0), mg_poller_worker_id(f->poller));
+    assert_contains(stub_head(f->stub, 0), mg_poller_worker_id(f->poller));
 }
 
 static void delays_double_up_to_their_cap_less_a_random_part(void **state)

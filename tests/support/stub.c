@@ -1,4 +1,4 @@
-#include "support/peer.h"
+#include "support/stub.h"
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -32,7 +32,7 @@ struct request {
     char *line, *head, *body;
 };
 
-struct peer {
+struct stub {
     int fd;
     char url[64];
     pthread_t acceptor, threads[CONNS];
@@ -43,12 +43,12 @@ struct peer {
     int n_rules;
     struct request requests[REQUESTS];
     int n_requests;
-    int gone, passed; /* of peer_go */
+    int gone, passed; /* of stub_go */
     bool stopping;
 };
 
 struct conn {
-    struct peer *p;
+    struct stub *p;
     int fd;
 };
 
@@ -63,7 +63,7 @@ static bool fits(const char *match, const char *line)
     return strncmp(line, match, strlen(match)) == 0;
 }
 
-static struct reply *pick(struct peer *p, const char *line)
+static struct reply *pick(struct stub *p, const char *line)
 {
     struct rule *best = NULL;
     for (int i = 0; i < p->n_rules; i++)
@@ -103,7 +103,7 @@ static bool stream(struct conn *c, const struct reply *r)
     static const char head[] = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
     bool alive = say(c->fd, head, sizeof(head) - 1);
     for (int i = 0; i < r->n_pieces && alive; i++) {
-        if (strcmp(r->pieces[i], PEER_HANG) == 0) {
+        if (strcmp(r->pieces[i], STUB_HANG) == 0) {
             hang(c);
             return false;
         }
@@ -128,9 +128,9 @@ static bool answer(struct conn *c, const struct reply *r)
         return say(c->fd, none, sizeof(none) - 1);
     if (r->stream)
         return stream(c, r);
-    if (strcmp(r->text, PEER_CUT) == 0)
+    if (strcmp(r->text, STUB_CUT) == 0)
         return false;
-    if (strcmp(r->text, PEER_HANG) == 0) {
+    if (strcmp(r->text, STUB_HANG) == 0) {
         hang(c);
         return false;
     }
@@ -149,7 +149,7 @@ static size_t whole(const struct mg_buf *b, size_t *ret_head)
     return b->len >= *ret_head + body ? *ret_head + body : 0;
 }
 
-static struct reply *record(struct peer *p, const struct mg_buf *b, size_t head, size_t all)
+static struct reply *record(struct stub *p, const struct mg_buf *b, size_t head, size_t all)
 {
     struct request *q = &p->requests[p->n_requests];
     pthread_mutex_lock(&p->lock);
@@ -192,7 +192,7 @@ static void *serve(void *arg)
 
 static void *accept_all(void *arg)
 {
-    struct peer *p = arg;
+    struct stub *p = arg;
     for (;;) {
         int fd = accept(p->fd, NULL, NULL);
         if (fd < 0)
@@ -210,9 +210,9 @@ static void *accept_all(void *arg)
     }
 }
 
-struct peer *peer_start(void)
+struct stub *stub_start(void)
 {
-    struct peer *p = mg_xcalloc(1, sizeof(*p));
+    struct stub *p = mg_xcalloc(1, sizeof(*p));
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof(a);
     pthread_condattr_t attr;
@@ -230,7 +230,7 @@ struct peer *peer_start(void)
     return p;
 }
 
-static void free_rules(struct peer *p)
+static void free_rules(struct stub *p)
 {
     for (int i = 0; i < p->n_rules; i++) {
         for (int k = 0; k < p->rules[i].n; k++) {
@@ -244,7 +244,7 @@ static void free_rules(struct peer *p)
     }
 }
 
-void peer_stop(struct peer *p)
+void stub_stop(struct stub *p)
 {
     pthread_mutex_lock(&p->lock);
     p->stopping = true;
@@ -269,12 +269,12 @@ void peer_stop(struct peer *p)
     free(p);
 }
 
-const char *peer_url(const struct peer *p)
+const char *stub_url(const struct stub *p)
 {
     return p->url;
 }
 
-static struct reply *add(struct peer *p, const char *match)
+static struct reply *add(struct stub *p, const char *match)
 {
     int i = 0;
     while (i < p->n_rules && strcmp(p->rules[i].match, match) != 0)
@@ -286,22 +286,22 @@ static struct reply *add(struct peer *p, const char *match)
     return p->rules[i].answers[p->rules[i].n++] = mg_xcalloc(1, sizeof(struct reply));
 }
 
-void peer_answer(struct peer *p, const char *match, const char *text)
+void stub_answer(struct stub *p, const char *match, const char *text)
 {
     pthread_mutex_lock(&p->lock);
     add(p, match)->text = mg_xstrdup(text);
     pthread_mutex_unlock(&p->lock);
 }
 
-void peer_json(struct peer *p, const char *match, int status, const char *headers, const char *body)
+void stub_json(struct stub *p, const char *match, int status, const char *headers, const char *body)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(ROOM);
     (void)mg_buf_printf(&b, "%d X\r\ncontent-type: application/json\r\ncontent-length: %zu\r\n%s\r\n%s", status,
                         strlen(body), headers, body);
-    peer_answer(p, match, b.ptr);
+    stub_answer(p, match, b.ptr);
 }
 
-void peer_stream(struct peer *p, const char *match, const char *const *pieces)
+void stub_stream(struct stub *p, const char *match, const char *const *pieces)
 {
     pthread_mutex_lock(&p->lock);
     struct reply *r = add(p, match);
@@ -311,7 +311,7 @@ void peer_stream(struct peer *p, const char *match, const char *const *pieces)
     pthread_mutex_unlock(&p->lock);
 }
 
-void peer_go(struct peer *p)
+void stub_go(struct stub *p)
 {
     pthread_mutex_lock(&p->lock);
     p->gone++;
@@ -319,7 +319,7 @@ void peer_go(struct peer *p)
     pthread_mutex_unlock(&p->lock);
 }
 
-static const struct request *at(struct peer *p, int i)
+static const struct request *at(struct stub *p, int i)
 {
     pthread_mutex_lock(&p->lock);
     const struct request *q = i < p->n_requests ? &p->requests[i] : NULL;
@@ -327,26 +327,26 @@ static const struct request *at(struct peer *p, int i)
     return q;
 }
 
-const char *peer_request(struct peer *p, int i)
+const char *stub_request(struct stub *p, int i)
 {
     const struct request *q = at(p, i);
     return q ? q->line : NULL;
 }
 
-const char *peer_head(struct peer *p, int i)
+const char *stub_head(struct stub *p, int i)
 {
     const struct request *q = at(p, i);
     return q ? q->head : NULL;
 }
 
-const char *peer_body(struct peer *p, int i)
+const char *stub_body(struct stub *p, int i)
 {
     const struct request *q = at(p, i);
     return q ? q->body : NULL;
 }
 
 /* The index of the n-th that fits, or -1. */
-static int nth(const struct peer *p, const char *match, int n)
+static int nth(const struct stub *p, const char *match, int n)
 {
     for (int i = 0; i < p->n_requests; i++)
         if (fits(match, p->requests[i].line) && --n == 0)
@@ -354,7 +354,7 @@ static int nth(const struct peer *p, const char *match, int n)
     return -1;
 }
 
-int peer_count(struct peer *p, const char *match)
+int stub_count(struct stub *p, const char *match)
 {
     int n = 0;
     pthread_mutex_lock(&p->lock);
@@ -364,7 +364,7 @@ int peer_count(struct peer *p, const char *match)
     return n;
 }
 
-int peer_wait(struct peer *p, const char *match, int n)
+int stub_wait(struct stub *p, const char *match, int n)
 {
     struct timespec end;
     clock_gettime(CLOCK_MONOTONIC, &end);
