@@ -52,11 +52,47 @@ plugins_common_libhostbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"
 noinst_LTLIBRARIES += plugins/common/libremote.la
 # files: plugins/common/remote/*.c plugins/common/remote/*.h
 plugins_common_libremote_la_SOURCES = \
+	plugins/common/remote/base64.c \
+	plugins/common/remote/base64.h \
 	plugins/common/remote/call.c \
+	plugins/common/remote/rbox-args.c \
+	plugins/common/remote/rbox-frames.c \
+	plugins/common/remote/rbox.h \
 	plugins/common/remote/remote.h \
 	plugins/common/remote/settings.c
 
-plugins_common_libremote_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
+plugins_common_libremote_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
+
+# The data plane of two of them: envd, over the Connect protocol.
+noinst_LTLIBRARIES += plugins/common/libenvd.la
+# files: plugins/common/envd/*.c plugins/common/envd/*.h
+plugins_common_libenvd_la_SOURCES = \
+	plugins/common/envd/connect.c \
+	plugins/common/envd/connect.h
+
+plugins_common_libenvd_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
+
+# Put into their sandboxes: static, small, and never instrumented.
+pkglibexec_PROGRAMS += plugins/common/rbox/mango-rbox
+# files: plugins/common/rbox/*.c plugins/common/rbox/*.h plugins/common/runner/reaper.c plugins/common/runner/tree.c plugins/common/runner/runner.h plugins/common/runner/wire.h plugins/common/confine.c plugins/common/sv.c
+plugins_common_rbox_mango_rbox_SOURCES = \
+	plugins/common/confine.c \
+	plugins/common/rbox/file.c \
+	plugins/common/rbox/log.c \
+	plugins/common/rbox/main.c \
+	plugins/common/rbox/rbox.h \
+	plugins/common/rbox/run.c \
+	plugins/common/rbox/wire.h \
+	plugins/common/runner/reaper.c \
+	plugins/common/runner/runner.h \
+	plugins/common/runner/tree.c \
+	plugins/common/runner/wire.h \
+	plugins/common/sv.c
+
+plugins_common_rbox_mango_rbox_CPPFLAGS = $(PLUGIN_CPPFLAGS)
+plugins_common_rbox_mango_rbox_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
+plugins_common_rbox_mango_rbox_LDFLAGS = -all-static -s
+plugins_common_rbox_mango_rbox_LDADD =
 
 include plugins/helpers/helpers.mk
 include plugins/docker/docker.mk

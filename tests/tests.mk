@@ -50,6 +50,7 @@ unit_tests = \
 	tests/unit/test-clock$(EXEEXT) \
 	tests/unit/test-conf$(EXEEXT) \
 	tests/unit/test-conformance$(EXEEXT) \
+	tests/unit/test-connect$(EXEEXT) \
 	tests/unit/test-context$(EXEEXT) \
 	tests/unit/test-docker$(EXEEXT) \
 	tests/unit/test-egress-doors$(EXEEXT) \
@@ -148,6 +149,8 @@ tests_unit_test_docker_LDADD = tests/support/libdocker.la $(LDADD)
 # What adapters of services share.
 tests_unit_test_remote_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins -I$(srcdir)/plugin-api
 tests_unit_test_remote_LDADD = plugins/common/libremote.la plugins/common/libcommon.la $(LDADD)
+tests_unit_test_connect_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins -I$(srcdir)/plugin-api
+tests_unit_test_connect_LDADD = plugins/common/libenvd.la plugins/common/libremote.la plugins/common/libcommon.la $(LDADD)
 
 # libmango from outside.
 # files: tests/lib/test-*.c = {stem}$(EXEEXT)
