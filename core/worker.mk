@@ -126,6 +126,8 @@ libworker_la_SOURCES = \
 	core/tools/tools.c \
 	core/tools/tools.h \
 	core/tools/write.c \
+	core/worker/box.c \
+	core/worker/box.h \
 	core/worker/door.c \
 	core/worker/event.c \
 	core/worker/event.h \
@@ -153,6 +155,8 @@ libworker_la_SOURCES = \
 	core/worker/serve.h \
 	core/worker/stream.c \
 	core/worker/stream.h \
+	core/worker/supervise.c \
+	core/worker/supervise.h \
 	core/worker/tether.c \
 	core/worker/tether.h \
 	core/worker/tool-env.c \

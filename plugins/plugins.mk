@@ -44,6 +44,7 @@ plugins_common_libhostbox_la_SOURCES = \
 	plugins/common/hostbox/pump.c \
 	plugins/common/hostbox/pump.h \
 	plugins/common/hostbox/remove.c \
+	plugins/common/hostbox/remove.h \
 	plugins/common/hostbox/runner-client.c
 
 plugins_common_libhostbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
@@ -97,6 +98,7 @@ plugins_common_rbox_mango_rbox_LDADD =
 include plugins/helpers/helpers.mk
 include plugins/docker/docker.mk
 include plugins/local/local.mk
+include plugins/process/process.mk
 include plugins/srt/srt.mk
 
 # The plugins as the loader wants them: NAME.so in one folder, their helpers beside them. For the build tree only.

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/confine.h"
+#include "common/hostbox/remove.h"
 #include "common/host.h"
 #include "common/live.h"
 #include "mango/plugin.h"
@@ -127,10 +128,6 @@ mango_status box_enter(struct boxes *all, const struct mango_call *call, struct 
 void boxes_drop_all(struct boxes *all);
 /* Puts the calls of all boxes to an end and removes what earlier processes left behind. */
 void sweep(struct boxes *all);
-
-/* ---- remove.c ---- */
-/* Removes a folder of base with everything below it, whatever its depth; follows no link. 0 or errno. */
-int remove_tree(int base_fd, const char *name);
 
 /* File operations are made with the rights of the box's user, so that a path never reaches further than a command. Of
  * this thread alone. */
