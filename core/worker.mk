@@ -195,3 +195,16 @@ mango_worker_SOURCES = \
 	core/cmd/worker-supervise.c
 
 mango_worker_LDADD = libworker.la
+
+# The worker with its own loader and libraries, for images with another libc or with none: not part of `all`.
+RUNNER_BUNDLE = mango-worker-bundle.tar.gz
+EXTRA_DIST += core/worker/runner-bundle
+CLEANFILES += $(RUNNER_BUNDLE)
+.PHONY: runner-bundle install-runner-bundle
+runner-bundle: $(RUNNER_BUNDLE)
+$(RUNNER_BUNDLE): mango-worker$(EXEEXT) plugins/local/mango-local-runner$(EXEEXT) core/worker/runner-bundle
+	$(AM_V_GEN)$(srcdir)/core/worker/runner-bundle mango-worker$(EXEEXT) plugins/local/mango-local-runner$(EXEEXT) $@
+
+# Where the launcher `docker` finds it.
+install-runner-bundle: $(RUNNER_BUNDLE)
+	$(MKDIR_P) '$(DESTDIR)$(pkglibexecdir)' && $(INSTALL_DATA) $(RUNNER_BUNDLE) '$(DESTDIR)$(pkglibexecdir)/$(RUNNER_BUNDLE)'

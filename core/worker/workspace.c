@@ -163,7 +163,8 @@ mg_rc mg_workspace_open(const struct mg_workspace_opts *o, struct mg_workspace *
     mg_rng_bytes(random, sizeof(random));
     mg_hex(random, sizeof(random), w->label);
     w->services = (struct mg_plugin_services){.setting = setting, .secret = no_secret, .ctx = w};
-    w->plugin = (struct mg_plugin){.desc = &DESCRIPTOR, .sandbox = &folder_ops, .name = "worker"};
+    w->plugin =
+        (struct mg_plugin){.desc = &DESCRIPTOR, .sandbox = &folder_ops, .caps = DESCRIPTOR.caps, .name = "worker"};
     w->plugin.host = mg_host_new(w->plugin.name, &w->services);
     mg_rc rc = make_base(w, err);
     if (rc == MG_OK)

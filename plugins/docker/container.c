@@ -67,8 +67,6 @@ mango_status volume_check(const struct docker *d, const struct mango_call *call,
 
 /* ---- making ---- */
 
-static mango_status drop_volume(const struct docker *d, const struct mango_call *call, const char *name);
-
 static bool is_limited(const struct mango_sandbox_spec *spec)
 {
     return spec->network && spec->network->mode == MANGO_NET_LIMITED;
@@ -137,12 +135,11 @@ static mango_status post_volume(const struct docker *d, const struct mango_call 
 }
 
 /* Makes it or finds it; identity is the one of what is there then. */
-static mango_status make_volume(const struct docker *d, const struct mango_call *call,
-                                const struct mango_sandbox_spec *spec, const char *name, const char *root,
-                                char identity[IDENTITY_LEN + 1], bool *ret_new)
+mango_status volume_make(const struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                         const char *name, const char *root, char identity[IDENTITY_LEN + 1], bool *ret_new)
 {
     mango_status s = post_volume(d, call, spec, name, root, identity, ret_new);
-    if (s == MANGO_ENOENT && (s = drop_volume(d, call, name)) == MANGO_OK)
+    if (s == MANGO_ENOENT && (s = volume_drop(d, call, name)) == MANGO_OK)
         s = post_volume(d, call, spec, name, root, identity, ret_new);
     return s == MANGO_ENOENT ? fail(d->host, call, MANGO_EINTERNAL, "the volume %s does not keep its labels", name) : s;
 }
@@ -156,8 +153,8 @@ static void put_bind(struct text *t, struct mango_sv source, struct mango_sv tar
     text_add(t, "}");
 }
 
-static void put_mounts(struct text *t, const struct mango_sandbox_spec *spec, const char *name, const char *root,
-                       struct mango_sv door)
+void container_put_mounts(struct text *t, const struct mango_sandbox_spec *spec, const char *name, const char *root,
+                          struct mango_sv door)
 {
     text_add(t, "\"Mounts\":[{\"Type\":\"volume\",\"Source\":");
     text_jsonz(t, name);
@@ -171,7 +168,7 @@ static void put_mounts(struct text *t, const struct mango_sandbox_spec *spec, co
     text_add(t, "]");
 }
 
-static void put_limits(struct text *t, const struct docker *d, const struct mango_sandbox_spec *spec)
+void container_put_limits(struct text *t, const struct docker *d, const struct mango_sandbox_spec *spec)
 {
     unsigned long long memory = spec->memory_bytes ? spec->memory_bytes : d->set.memory_bytes;
     unsigned long long cpu = spec->cpu_millis ? spec->cpu_millis : d->set.cpu_millis;
@@ -216,14 +213,14 @@ static void put_container(struct text *t, const struct docker *d, const struct m
         text_jsonz(t, d->set.runtime);
         text_add(t, ",");
     }
-    put_limits(t, d, spec);
-    put_mounts(t, spec, name, root, door);
+    container_put_limits(t, d, spec);
+    container_put_mounts(t, spec, name, root, door);
     text_add(t, "}}");
     t->bad |= home.bad;
 }
 
-static mango_status post_container(const struct docker *d, const struct mango_call *call, struct mango_sv body,
-                                   const char *name, int *ret_status)
+mango_status container_post(const struct docker *d, const struct mango_call *call, struct mango_sv body,
+                            const char *name, int *ret_status)
 {
     char path[PATH_ROOM];
     struct engine_res r = {0};
@@ -244,7 +241,7 @@ static void undo_volume(const struct docker *d, const char *name)
 {
     const struct mango_call own = {.struct_size = sizeof(own),
                                    .deadline_ns = now_ns(d->host) + CONTROL_MS * UINT64_C(1000000)};
-    (void)drop_volume(d, &own, name);
+    (void)volume_drop(d, &own, name);
 }
 
 mango_status container_make(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
@@ -262,7 +259,7 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
         snprintf(image, sizeof(image), "%s", d->set.image);
     mango_status s = image_ready(d, call, image, root, child);
     if (s == MANGO_OK)
-        s = make_volume(d, call, spec, name, root, identity, &new_volume);
+        s = volume_make(d, call, spec, name, root, identity, &new_volume);
     if (s < 0)
         return s;
     text_auto struct text door = {0};
@@ -274,11 +271,11 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
     put_container(&body, d, spec, child, name, root, identity, text_view(&door));
     if (body.bad)
         return fail(d->host, call, MANGO_ERETRY, "out of memory");
-    s = post_container(d, call, text_view(&body), name, &status);
+    s = container_post(d, call, text_view(&body), name, &status);
     if (s == MANGO_ENOENT) { /* the child image was removed since */
         s = image_make(d, call, image, root, child);
         if (s == MANGO_OK)
-            s = post_container(d, call, text_view(&body), name, &status);
+            s = container_post(d, call, text_view(&body), name, &status);
     }
     *ret_lost = s == MANGO_OK && status == 409;
     /* A definite refusal leaves nothing behind. */
@@ -362,15 +359,15 @@ mango_status container_drop(const struct docker *d, const struct mango_call *cal
     return delete_until_gone(d, call, path, "remove the container");
 }
 
-static mango_status drop_volume(const struct docker *d, const struct mango_call *call, const char *name)
+mango_status volume_drop(const struct docker *d, const struct mango_call *call, const char *name)
 {
     char path[PATH_ROOM];
     snprintf(path, sizeof(path), "/volumes/%s", name);
     return delete_until_gone(d, call, path, "remove the workspace's volume");
 }
 
-static mango_status volume_label(const struct docker *d, const struct mango_call *call, const char *name,
-                                 struct mango_sv label, bool *ret_there)
+mango_status volume_look(const struct docker *d, const struct mango_call *call, const char *name, struct mango_sv label,
+                         bool *ret_there)
 {
     char path[PATH_ROOM];
     struct engine_res r = {0};
@@ -411,8 +408,8 @@ mango_status container_remove(const struct docker *d, const struct mango_call *c
     if (s == MANGO_OK && c.there)
         s = container_drop(d, call, name);
     if (s == MANGO_OK)
-        s = volume_label(d, call, name, label, &volume);
+        s = volume_look(d, call, name, label, &volume);
     if (s == MANGO_OK && volume)
-        s = drop_volume(d, call, name);
+        s = volume_drop(d, call, name);
     return s == MANGO_OK ? drop_fork(d, call, label) : s;
 }

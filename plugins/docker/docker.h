@@ -42,6 +42,7 @@ struct settings {
     uint32_t cpu_millis, pids;
 };
 
+struct bundle;
 struct docker {
     const struct mango_host *host;
     struct endpoint at;
@@ -49,7 +50,8 @@ struct docker {
     struct settings set;
     struct mango_buf *program; /* mango-box, for new images */
     uint64_t program_hash;
-    uint32_t uid, gid; /* of set.user */
+    uint32_t uid, gid;     /* of set.user */
+    struct bundle *bundle; /* of the launcher; its own */
     struct live_table boxes;
 };
 
@@ -119,6 +121,10 @@ mango_status image_ready(struct docker *d, const struct mango_call *call, const 
 mango_status image_make(struct docker *d, const struct mango_call *call, const char *image, const char *root,
                         const char *child);
 
+/* MANGO_ENOENT without words when it is not there; ret_id: its Id. */
+mango_status image_inspect(struct docker *d, const struct mango_call *call, const char *image, char ret_id[TAG_MAX],
+                           bool check_arch);
+
 /* A container that never runs, to make an image of; whoever made it drops it. */
 mango_status template_make(const struct docker *d, const struct mango_call *call, const char *image, char ret_id[80]);
 void template_drop(const struct docker *d, const char *id);
@@ -138,6 +144,19 @@ struct container {
 };
 mango_status container_inspect(const struct docker *d, const struct mango_call *call, const char *name,
                                struct container *ret);
+/* Members of a request's HostConfig, each with a comma behind it; the mounts without. */
+void container_put_limits(struct text *t, const struct docker *d, const struct mango_sandbox_spec *spec);
+void container_put_mounts(struct text *t, const struct mango_sandbox_spec *spec, const char *volume, const char *root,
+                          struct mango_sv door);
+/* *ret_status 409: the name is taken. MANGO_ENOENT: the image is not there. */
+mango_status container_post(const struct docker *d, const struct mango_call *call, struct mango_sv body,
+                            const char *name, int *ret_status);
+/* Makes it or finds it; identity is the one of what is there then. MANGO_EDENIED: it is another session's. */
+mango_status volume_make(const struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                         const char *name, const char *root, char identity[IDENTITY_LEN + 1], bool *ret_new);
+mango_status volume_look(const struct docker *d, const struct mango_call *call, const char *name, struct mango_sv label,
+                         bool *ret_there);
+mango_status volume_drop(const struct docker *d, const struct mango_call *call, const char *name);
 /* *ret_lost: another one has made it meanwhile. */
 mango_status container_make(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                             const char *name, const char *root, bool *ret_lost);

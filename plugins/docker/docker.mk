@@ -7,6 +7,7 @@ plugins_docker_docker_la_SOURCES = \
 	plugins/docker/archive.c \
 	plugins/docker/archive.h \
 	plugins/docker/box.c \
+	plugins/docker/bundle.c \
 	plugins/docker/container.c \
 	plugins/docker/cred-helper.c \
 	plugins/docker/cred-helper.h \
@@ -22,6 +23,8 @@ plugins_docker_docker_la_SOURCES = \
 	plugins/docker/exec.c \
 	plugins/docker/file.c \
 	plugins/docker/image.c \
+	plugins/docker/launcher.c \
+	plugins/docker/launcher.h \
 	plugins/docker/mux-client.c \
 	plugins/docker/mux-client.h \
 	plugins/docker/mux.h \

@@ -103,8 +103,8 @@ static mango_status pull(struct docker *d, const struct mango_call *call, const 
 /* ---- the child ---- */
 
 /* MANGO_ENOENT without words when it is not there. */
-static mango_status inspect(struct docker *d, const struct mango_call *call, const char *image, char ret_id[TAG_MAX],
-                            bool check_arch)
+mango_status image_inspect(struct docker *d, const struct mango_call *call, const char *image, char ret_id[TAG_MAX],
+                           bool check_arch)
 {
     char path[IMAGE_MAX + 32], arch[32], os[32];
     struct engine_res r = {0};
@@ -250,16 +250,16 @@ mango_status image_ready(struct docker *d, const struct mango_call *call, const 
         return MANGO_OK;
     }
     if (s == MANGO_OK)
-        s = inspect(d, call, image, base, true);
+        s = image_inspect(d, call, image, base, true);
     if (s == MANGO_ENOENT) {
         s = pull(d, call, image);
         if (s == MANGO_OK)
-            s = inspect(d, call, image, base, true);
+            s = image_inspect(d, call, image, base, true);
     }
     if (s < 0)
         return s == MANGO_ENOENT ? fail(d->host, call, MANGO_ERETRY, "image '%.200s' is gone again", image) : s;
     child_name(d, base, root, ret_child);
-    s = inspect(d, call, ret_child, found, false);
+    s = image_inspect(d, call, ret_child, found, false);
     return s == MANGO_ENOENT ? image_make(d, call, image, root, ret_child) : s;
 }
 

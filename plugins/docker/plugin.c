@@ -11,6 +11,7 @@
 #include "docker/archive.h"
 #include "docker/docker.h"
 #include "docker/egress.h"
+#include "docker/launcher.h"
 #include "docker/mux-client.h"
 
 #ifndef MANGO_LIBEXECDIR
@@ -185,6 +186,7 @@ static void docker_free(struct docker *d)
     endpoint_done(&d->at);
     d->host->buf_free(d->host, d->program);
     live_table_destroy(&d->boxes);
+    bundle_done(d);
     free(d);
 }
 
@@ -197,6 +199,7 @@ static mango_status docker_init(const struct mango_host *host, const struct mang
         return host->err_set(host, call, MANGO_ERETRY, "out of memory", NULL, 0);
     d->host = host;
     live_table_init(&d->boxes);
+    bundle_init(d);
     mango_status s = read_settings(d, call);
     if (s == MANGO_OK)
         s = read_endpoint(d, call);
@@ -260,18 +263,20 @@ static const struct mango_sandbox_ops ops = {
 
 static const struct mango_plugin plugin = {
     MANGO_PLUGIN_PREFIX,
-    .kind = MANGO_KIND_SANDBOX,
+    .kind = MANGO_KIND_SANDBOX | MANGO_KIND_LAUNCHER,
     .name = "docker",
     .version = "1.0",
     .license = "Apache-2.0",
     .summary = "one hardened container and volume per session, over the Docker Engine API",
     .caps = MANGO_CAP_LIST_OWNED | MANGO_CAP_PROC | MANGO_CAP_PAUSE | MANGO_CAP_SNAPSHOT | MANGO_CAP_FORK |
             MANGO_CAP_ARCHIVES | MANGO_CAP_EGRESS_LIMITED | MANGO_CAP_MOUNTS_RO | MANGO_CAP_LIMITS |
-            MANGO_CAP_DURABLE_WORKSPACE | MANGO_CAP_CONCURRENT_EXEC | MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK,
+            MANGO_CAP_DURABLE_WORKSPACE | MANGO_CAP_CONCURRENT_EXEC | MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK |
+            DOCKER_LAUNCHER_CAPS,
     .required_host = MANGO_HOST_HTTP | MANGO_HOST_UPGRADE,
     .init = docker_init,
     .fini = docker_fini,
     .sandbox = &ops,
+    .launcher = &docker_launcher_ops,
 };
 
 MANGO_EXPORT const struct mango_plugin *mango_plugin_entry(void)

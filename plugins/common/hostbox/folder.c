@@ -92,8 +92,6 @@ void folder_close(void *ctx)
     free(f);
 }
 
-const uint64_t folder_caps = MANGO_CAP_PROC | MANGO_CAP_DURABLE_WORKSPACE | MANGO_CAP_CONCURRENT_EXEC;
-
 const struct mango_sandbox_ops folder_ops = {
     .struct_size = sizeof(folder_ops),
     .create = hostbox_create,

@@ -29,6 +29,5 @@ mango_status folder_open(const struct mango_host *host, const struct mango_call 
 void folder_close(void *ctx); /* NULL is fine */
 
 extern const struct mango_sandbox_ops folder_ops;
-extern const uint64_t folder_caps;
 
 #endif

@@ -1,0 +1,159 @@
+#include "docker/launcher.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The worker that boxes run: an archive that `make runner-bundle` has made, put into an image once. */
+
+#ifndef MANGO_LIBEXECDIR
+#define MANGO_LIBEXECDIR "/usr/local/libexec/mango"
+#endif
+#define BUNDLE_NAME "mango-worker-bundle.tar.gz"
+#define WORKER_REPO "mango-worker"
+#define HEX_OF_IMAGE "%.32s"
+
+enum { BUNDLE_MAX = 64 * 1024 * 1024 /* bytes of the archive */, SETTING_MAX = 4096 };
+
+struct bundle {
+    pthread_mutex_t lock; /* guards what follows; held while the file is read */
+    struct mango_buf *data;
+    uint64_t hash;
+};
+
+void bundle_init(struct docker *d)
+{
+    d->bundle = calloc(1, sizeof(*d->bundle));
+    if (d->bundle)
+        pthread_mutex_init(&d->bundle->lock, NULL);
+}
+
+void bundle_done(struct docker *d)
+{
+    if (!d->bundle)
+        return;
+    d->host->buf_free(d->host, d->bundle->data);
+    pthread_mutex_destroy(&d->bundle->lock);
+    free(d->bundle);
+}
+
+static char *setting(const struct docker *d)
+{
+    struct mango_buf *b = d->host->buf_new(d->host, SETTING_MAX);
+    char *z = b && d->host->config_get(d->host, "worker", b) == MANGO_OK ? sv_dup(d->host->buf_view(d->host, b)) : NULL;
+    d->host->buf_free(d->host, b);
+    return z;
+}
+
+bool bundle_in_image(const struct docker *d)
+{
+    char *z = setting(d);
+    bool is = z && strcmp(z, "image") == 0;
+    free(z);
+    return is;
+}
+
+/* The setting, else beside this file, else the installed one. */
+static char *find(const struct docker *d)
+{
+    Dl_info info;
+    static const char anchor = 0; /* any address inside of this file */
+    struct text t = {0};
+    char *z = setting(d);
+    if (z)
+        return z;
+    const char *slash = dladdr(&anchor, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
+    if (slash)
+        text_printf(&t, "%.*s/" BUNDLE_NAME, (int)(slash - info.dli_fname), info.dli_fname);
+    if (t.ptr && access(t.ptr, R_OK) == 0)
+        return t.ptr;
+    text_free(&t);
+    return strdup(MANGO_LIBEXECDIR "/" BUNDLE_NAME);
+}
+
+static mango_status load(struct docker *d, const struct mango_call *call)
+{
+    char piece[65536];
+    char *path = find(d);
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    struct mango_buf *b = d->host->buf_new(d->host, BUNDLE_MAX);
+    ssize_t n = -1;
+    mango_status s = fd < 0 || !b ? MANGO_EINVALID : MANGO_OK;
+    while (s == MANGO_OK && (n = read(fd, piece, sizeof(piece))) > 0)
+        s = d->host->buf_append(d->host, b, piece, (uint64_t)n);
+    if (s < 0 || n < 0)
+        s = fail(d->host, call, MANGO_EINVALID,
+                 "the worker's bundle %.300s cannot be read: %s; make it with `make runner-bundle` and set "
+                 "MANGO_DOCKER_WORKER to "
+                 "its path, or to 'image' when the image has mango-worker itself",
+                 path ? path : BUNDLE_NAME, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    free(path);
+    if (s < 0) {
+        d->host->buf_free(d->host, b);
+        return s;
+    }
+    struct mango_sv all = d->host->buf_view(d->host, b);
+    d->bundle->hash = UINT64_C(14695981039346656037); /* FNV-1a */
+    for (uint64_t i = 0; i < all.len; i++)
+        d->bundle->hash = (d->bundle->hash ^ (unsigned char)all.ptr[i]) * UINT64_C(1099511628211);
+    d->bundle->data = b;
+    return MANGO_OK;
+}
+
+/* Once; what was loaded does not change afterwards. */
+static mango_status ready(struct docker *d, const struct mango_call *call)
+{
+    if (!d->bundle)
+        return fail(d->host, call, MANGO_ERETRY, "out of memory");
+    pthread_mutex_lock(&d->bundle->lock);
+    mango_status s = d->bundle->data ? MANGO_OK : load(d, call);
+    pthread_mutex_unlock(&d->bundle->lock);
+    return s;
+}
+
+static mango_status put(struct docker *d, const struct mango_call *call, const char *container)
+{
+    struct engine_res r = {0};
+    text_auto struct text path = {0};
+    text_printf(&path, "/containers/%.64s/archive?path=%%2F.mango", container);
+    const struct engine_req req = {.method = "PUT",
+                                   .path = path.ptr,
+                                   .body = d->host->buf_view(d->host, d->bundle->data),
+                                   .type = "application/x-tar"};
+    mango_status s = path.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status != 200)
+        s = engine_fail(d, call, &r, "put the worker's bundle into the image");
+    engine_free(d, &r);
+    return s;
+}
+
+mango_status bundle_image(struct docker *d, const struct mango_call *call, const char *image, char ret[TAG_MAX])
+{
+    char child[TAG_MAX], id[TAG_MAX], template[80], found[TAG_MAX];
+    mango_status s = image_ready(d, call, image, WORKSPACE, child);
+    if (s < 0 || bundle_in_image(d)) {
+        memcpy(ret, child, TAG_MAX);
+        return s;
+    }
+    if ((s = ready(d, call)) < 0 || (s = image_inspect(d, call, child, id, false)) < 0)
+        return s == MANGO_ENOENT ? fail(d->host, call, MANGO_ERETRY, "image '%.200s' is gone again", child) : s;
+    const char *colon = strchr(id, ':');
+    snprintf(ret, TAG_MAX, WORKER_REPO ":" HEX_OF_IMAGE "-%016llx", colon ? colon + 1 : id,
+             (unsigned long long)d->bundle->hash);
+    s = image_inspect(d, call, ret, found, false);
+    if (s != MANGO_ENOENT)
+        return s;
+    s = template_make(d, call, child, template);
+    if (s == MANGO_OK)
+        s = put(d, call, template);
+    if (s == MANGO_OK)
+        s = image_commit(d, call, template, ret, "image", child);
+    template_drop(d, template);
+    return s;
+}
