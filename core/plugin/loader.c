@@ -320,9 +320,8 @@ static mg_rc refuse_name(const struct mg_plugin_load *l, bool bad, struct mg_err
     struct mg_arena *a = mg_arena_new();
     struct mg_sv names = mg_plugin_names(a, l->dir);
     const char *none = l->kind & MANGO_KIND_SANDBOX ? "no such sandbox" : "no such launcher";
-    mg_rc rc =
-        mg_err_set(err, MG_ECONFIG, "%s=%.64s: %s; available in %s: %.*s", l->variable, l->name,
-                   bad ? "not a plugin name ([a-z0-9][a-z0-9-]{0,31})" : none, l->dir, MG_SV_ARG(names));
+    mg_rc rc = mg_err_set(err, MG_ECONFIG, "%s=%.64s: %s; available in %s: %.*s", l->variable, l->name,
+                          bad ? "not a plugin name ([a-z0-9][a-z0-9-]{0,31})" : none, l->dir, MG_SV_ARG(names));
     mg_arena_free(a);
     return rc;
 }
