@@ -60,8 +60,13 @@ static void watch(struct conn *c, int op)
 
 struct conn *conn_open(struct client *client, void *user)
 {
+    return conn_open_at(client, client->port, user);
+}
+
+struct conn *conn_open_at(struct client *client, int port, void *user)
+{
     const struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)client->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int one = 1;
     struct conn *c = calloc(1, sizeof(*c));
     if (!c)
@@ -70,7 +75,7 @@ struct conn *conn_open(struct client *client, void *user)
     c->user = user;
     c->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (c->fd < 0 || connect(c->fd, (const struct sockaddr *)&to, sizeof(to)) < 0)
-        die("connect to port %d: %s", client->port, strerror(errno));
+        die("connect to port %d: %s", port, strerror(errno));
     (void)setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     watch(c, EPOLL_CTL_ADD);
     return c;

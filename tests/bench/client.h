@@ -42,6 +42,7 @@ void client_init(struct client *c, int port, const char *key);
 /* Runs callbacks until one sets stop or the time is over. False: the time is over. */
 bool client_run(struct client *c, uint64_t until_ns);
 struct conn *conn_open(struct client *c, void *user);
+struct conn *conn_open_at(struct client *c, int port, void *user); /* another port than the client's */
 void conn_close(struct conn *c);
 /* body NULL: a request without one. */
 void conn_request(struct conn *c, const char *method, const char *path, const char *body);

@@ -1,8 +1,9 @@
-/* Load on a server over kept connections, counted for a bounded time. Rows 1, 2, 4 and 5 of `make bench`.
+/* Load on a server over kept connections, counted for a bounded time. Rows 1, 2 and 4 to 6 of `make bench`.
  *
  *   load create --port P --key K --agent A --environment E --clients N --seconds S
  *       each client creates sessions, one after another: {"per_s"}
  *   load turns  --port P --key K --agent A --environment E --clients N --seconds S [--sessions 16] [--body JSON]
+ *               [--stream-port P2]  (streams are opened there: another server of the same database)
  *       each client has a session of its own and its SSE stream; sends a message and waits for the idle event before it
  *       sends the next (JSON replaces the POST's body). After 20 turns it goes on with the next of 16 sessions, all opened before, so that transcripts stay short. {"per_s", "turns", "first_p50", "first_p99", "turn_p50"}: ms from the start of the POST to the first
  *       frame, and to the idle event
@@ -35,7 +36,7 @@ struct work {
 static struct {
     struct client client;
     struct work work[CLIENTS_MAX];
-    long clients, sessions, opened;
+    long clients, sessions, opened, stream_port;
     uint64_t end_ns;
     unsigned long done;
     struct sample first, whole;
@@ -140,7 +141,7 @@ static void open_session(struct work *w, int i, const char *create)
     char *id = json_id(answer), path[160];
     (void)snprintf(w->paths[i], sizeof(w->paths[i]), "/v1/sessions/%s/events", id);
     (void)snprintf(path, sizeof(path), "/v1/sessions/%s/events/stream", id);
-    w->streams[i] = conn_open(&all.client, w);
+    w->streams[i] = conn_open_at(&all.client, (int)all.stream_port, w);
     w->streams[i]->on_answer = on_open;
     w->streams[i]->on_line = on_line;
     conn_request(w->streams[i], "GET", path, NULL);
@@ -205,6 +206,7 @@ int main(int argc, char **argv)
         run(seconds, "POST", "/v1/sessions", create, CREATE);
         printf("{\"per_s\":%.1f,\"p50\":%.3f}\n", (double)all.done / (double)seconds, sample_ms(&all.whole, 0.5));
     } else if (strcmp(mode, "turns") == 0) {
+        all.stream_port = option_int(argc, argv, "stream-port", option(argc, argv, "port", NULL));
         open_sessions(create);
         run(seconds, "POST", NULL, option(argc, argv, "body", message), TURNS);
         printf("{\"per_s\":%.1f,\"turns\":%lu,\"first_p50\":%.3f,\"first_p99\":%.3f,\"turn_p50\":%.3f}\n",

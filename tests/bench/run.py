@@ -31,6 +31,7 @@ from harness import BUILD, SRC, Database, Mangod, free_port, wait_for  # noqa: E
 from rig import metrics  # noqa: E402
 
 ROUNDS = 3
+NOTIFY_WINDOW_MS = 5  # MG_NOTIFY_BATCH_MS: news of one server to the others are gathered so long at most
 CLIENTS = (1, 8, 32)
 MESSAGE = "Please look at the three files that changed since yesterday and tell me which of them nobody calls any more. Be brief."
 SESSIONS = int(os.environ.get("MANGO_BENCH_SESSIONS") or 100000)
@@ -176,8 +177,8 @@ class Product:
     def where(self):
         return options(port=self.mangod.port, key=self.mangod.key)
 
-    def load(self, mode, clients, seconds=2):
-        return tool("load", mode, *self.where(), *options(agent=self.agent, environment=self.environment, clients=clients, seconds=seconds))
+    def load(self, mode, clients, seconds=2, **more):
+        return tool("load", mode, *self.where(), *options(agent=self.agent, environment=self.environment, clients=clients, seconds=seconds, **more))
 
     def url(self, path):
         return f"http://127.0.0.1:{self.mangod.port}{path}"
@@ -359,6 +360,19 @@ def turn_latency(b):
     ref, (whole, model) = alternate(lambda: pgbench(b.reference, "full", 1)[1], turn)
     what = f"turn minus {model:.2f} ms of model, p50, of a four-round-trip commit"
     yield ratio(5, what, ref, whole - model, " ms", 12, 6, False)
+
+
+@row(6)
+def two_replicas(b):
+    """A turn is posted to one server and followed on another one of the same database, against row 4 on one."""
+    one, other = b.mangod.mangod, b.new_mangod(database=b.mangod.mangod.database)
+    other.key = one.key  # each start revokes the key that another MANGO_API_KEY issued
+    with other:
+        across = lambda: b.mangod.load("turns", 1, **{"stream-port": other.port})["first_p50"]
+        ref, got = alternate(lambda: first_frame(b)[0], across)
+    allowed = 1.5 * ref + NOTIFY_WINDOW_MS
+    what = f"POST on one server to first SSE frame on another, p50, of 1.5 × the same on one ({ref:.2f} ms) + {NOTIFY_WINDOW_MS} ms"
+    yield ratio(6, what, allowed, got, " ms", (3 * ref + NOTIFY_WINDOW_MS) / allowed, 1, False)
 
 
 def fan_reference(streams, rounds):
