@@ -9,6 +9,8 @@ libcore_la_SOURCES = \
 	core/api/environments.c \
 	core/api/events.c \
 	core/api/files.c \
+	core/api/memories.c \
+	core/api/memory-stores.c \
 	core/api/models.c \
 	core/api/openapi-schemas.h \
 	core/api/openapi.c \
@@ -93,6 +95,8 @@ libcore_la_SOURCES = \
 	core/domain/id.c \
 	core/domain/id.h \
 	core/domain/image.c \
+	core/domain/memory.c \
+	core/domain/memory.h \
 	core/domain/metadata.c \
 	core/domain/metadata.h \
 	core/domain/multiagent.c \
@@ -354,6 +358,8 @@ libcore_la_SOURCES = \
 	core/service/environment.h \
 	core/service/file.c \
 	core/service/file.h \
+	core/service/memory.c \
+	core/service/memory.h \
 	core/service/pollers.c \
 	core/service/roster.c \
 	core/service/roster.h \
@@ -400,6 +406,11 @@ libcore_la_SOURCES = \
 	core/store/list.h \
 	core/store/mcp-tools.c \
 	core/store/mcp-tools.h \
+	core/store/memory-session.c \
+	core/store/memory-store.c \
+	core/store/memory-version.c \
+	core/store/memory.c \
+	core/store/memory.h \
 	core/store/migrate.c \
 	core/store/migrate.h \
 	core/store/node.c \

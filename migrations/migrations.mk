@@ -15,5 +15,6 @@ dist_migrations_DATA = \
 	migrations/0011_work.sql \
 	migrations/0012_one_budget.sql \
 	migrations/0013_vaults.sql \
-	migrations/0014_files.sql
+	migrations/0014_files.sql \
+	migrations/0015_memory.sql
 	migrations/0013_files.sql

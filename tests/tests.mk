@@ -182,6 +182,7 @@ e2e_tests = \
 	tests/e2e/test_harness.py \
 	tests/e2e/test_interrupts.py \
 	tests/e2e/test_mcp.py \
+	tests/e2e/test_memory.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_outcomes.py \
@@ -273,6 +274,7 @@ EXTRA_DIST += \
 	tests/e2e/docker_rig.py \
 	tests/e2e/harness.py \
 	tests/e2e/mcp_peer.py \
+	tests/e2e/memory_paths.py \
 	tests/e2e/race_checker.py \
 	tests/e2e/rig.py \
 	tests/e2e/sandbox.py \
@@ -297,6 +299,7 @@ EXTRA_DIST += \
 	tests/e2e/test_harness.py \
 	tests/e2e/test_interrupts.py \
 	tests/e2e/test_mcp.py \
+	tests/e2e/test_memory.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_outcomes.py \

@@ -102,6 +102,10 @@ mg_http_handler mg_get_vaults, mg_post_vaults, mg_get_vault, mg_post_vault, mg_d
 mg_http_handler mg_get_credentials, mg_post_credentials, mg_get_credential, mg_post_credential, mg_delete_credential,
     mg_post_credential_archive;
 mg_http_handler mg_get_files, mg_post_files, mg_get_file, mg_delete_file, mg_get_file_content;
+mg_http_handler mg_get_memory_stores, mg_post_memory_stores, mg_get_memory_store, mg_post_memory_store,
+    mg_delete_memory_store, mg_post_memory_store_archive;
+mg_http_handler mg_get_memories, mg_post_memories, mg_get_memory, mg_post_memory, mg_delete_memory,
+    mg_get_memory_versions, mg_get_memory_version, mg_post_memory_version_redact;
 mg_http_handler mg_get_models, mg_get_model;
 mg_http_handler mg_get_health, mg_get_ready, mg_get_metrics, mg_get_openapi, mg_get_absent;
 mg_http_handler mg_post_ticket;

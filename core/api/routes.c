@@ -37,6 +37,15 @@ static const char *const STREAM[] = {"event_deltas", "after", "types", NULL};
 static const char *const SOCKET[] = {"event_deltas", "after", "types", "thread_id", "ticket", NULL};
 static const char *const SOCKETS[] = {"ticket", NULL};
 static const char *const LIST_FILES[] = {"limit", "page", "before_id", "after_id", "ids", "scope_id", NULL};
+static const char *const LIST_STORES[] = {"limit", "page", "created_at[gte]", "created_at[lte]", "include_archived",
+                                          NULL};
+static const char *const LIST_MEMORIES[] = {"limit", "page", "path_prefix", "depth", "view", NULL};
+static const char *const LIST_VERSIONS[] = {
+    "limit",     "page", "memory_id",       "session_id",      "api_key_id", "service_account_id",
+    "operation", "view", "created_at[gte]", "created_at[lte]", NULL,
+};
+static const char *const VIEW[] = {"view", NULL};
+static const char *const DELETE_MEMORY[] = {"expected_content_sha256", NULL};
 static const char *const LIST_MODELS[] = {"limit", "before_id", "after_id", "lifecycle", NULL};
 /* What clients may ask of the parts that are not built: the answer is that, not a word about their parameters. */
 static const char *const ABSENT_QUERY[] = {
@@ -49,6 +58,7 @@ static const char *const ABSENT_QUERY[] = {
 
 enum {
     SMALL_BODY = 64 * 1024,          /* bytes: actions that take nothing */
+    MEMORY_BODY = 1024 * 1024,       /* bytes: a memory of its largest size, each byte escaped, and its path */
     SECRET_BODY = 256 * 1024,        /* bytes: a credential with three secrets of their largest size, escaped */
     UPLOAD_BODY = 501 * 1024 * 1024, /* bytes: a file of 500 MiB with its multipart framing */
 };
@@ -149,8 +159,22 @@ const struct mg_route mg_routes[] = {
     {MG_POST, "/v1/vaults/{}/credentials/{}/archive", mg_post_credential_archive, .body_max = SMALL_BODY},
     {MG_POST, "/v1/vaults/{}/credentials/{}/mcp_oauth_validate", mg_get_absent, .body_max = SMALL_BODY},
 
+    {MG_GET, "/v1/memory_stores", mg_get_memory_stores, .query = LIST_STORES},
+    {MG_POST, "/v1/memory_stores", mg_post_memory_stores, .query = NULL},
+    {MG_GET, "/v1/memory_stores/{}", mg_get_memory_store, .query = NULL},
+    {MG_POST, "/v1/memory_stores/{}", mg_post_memory_store, .query = NULL},
+    {MG_DELETE, "/v1/memory_stores/{}", mg_delete_memory_store, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/memory_stores/{}/archive", mg_post_memory_store_archive, .body_max = SMALL_BODY},
+    {MG_GET, "/v1/memory_stores/{}/memories", mg_get_memories, .query = LIST_MEMORIES},
+    {MG_POST, "/v1/memory_stores/{}/memories", mg_post_memories, .query = VIEW, .body_max = MEMORY_BODY},
+    {MG_GET, "/v1/memory_stores/{}/memories/{}", mg_get_memory, .query = VIEW},
+    {MG_POST, "/v1/memory_stores/{}/memories/{}", mg_post_memory, .query = VIEW, .body_max = MEMORY_BODY},
+    {MG_DELETE, "/v1/memory_stores/{}/memories/{}", mg_delete_memory, .query = DELETE_MEMORY, .body_max = SMALL_BODY},
+    {MG_GET, "/v1/memory_stores/{}/memory_versions", mg_get_memory_versions, .query = LIST_VERSIONS},
+    {MG_GET, "/v1/memory_stores/{}/memory_versions/{}", mg_get_memory_version, .query = VIEW},
+    {MG_POST, "/v1/memory_stores/{}/memory_versions/{}/redact", mg_post_memory_version_redact, .body_max = SMALL_BODY},
+
     ABSENT("/v1/skills"),
-    ABSENT("/v1/memory_stores"),
     ABSENT("/v1/deployments"),
     ABSENT("/v1/deployment_runs"),
     ABSENT("/v1/dreams"),

@@ -50,6 +50,7 @@ static void fill(struct mg_err *err, mg_rc rc, const char *code, const char *tex
     err->rc = rc;
     err->retry_after_s = 0;
     err->details[0] = '\0';
+    err->type = err->members = NULL;
     memcpy(err->code, kept_code, sizeof(kept_code));
     put_text(err->text, 0, text);
 }

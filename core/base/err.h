@@ -44,6 +44,8 @@ struct mg_err {
     mg_rc rc;
     char code[64];          /* error.details.error_code of the API, or "" */
     char details[320];      /* further members of error.details, JSON text of ours without braces, or "" */
+    const char *type;       /* error.type of the API instead of the status's own; a literal, or NULL */
+    const char *members;    /* further members of error, JSON text without braces, in the request's arena, or NULL */
     uint32_t retry_after_s; /* 0: none */
     char text[MG_ERR_TEXT_MAX];
 };

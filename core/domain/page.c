@@ -9,7 +9,7 @@
 /* A token is base64url of "DIGEST:n|b:POS:ID"; the digest covers the rest and the scope, so that half a token,
  * one of another list and one of other filters are all refused. It is no secret: what a forged cursor could reach is
  * what the key may read anyway. */
-enum { TOKEN_MAX = 512 /* characters */, DIGEST_LEN = 16 /* hex digits */ };
+enum { TOKEN_MAX = 2048 /* characters: a path of 1,024 bytes is one */, DIGEST_LEN = 16 /* hex digits */ };
 
 static void digest(struct mg_arena *a, struct mg_sv scope, struct mg_sv text, char out[MG_SHA256_HEX])
 {

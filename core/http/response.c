@@ -145,8 +145,10 @@ void mg_response_write(struct mg_buf *out, const struct mg_response_head *h, con
 void mg_error_value(struct mg_jw *w, int status, const struct mg_err *err)
 {
     mg_jw_obj(w);
-    mg_jw_kstrz(w, "type", mg_http_error_type(status));
+    mg_jw_kstrz(w, "type", err->type ? err->type : mg_http_error_type(status));
     mg_jw_kstrz(w, "message", err->text);
+    if (err->members)
+        (void)mg_buf_printf(w->out, ",%s", err->members);
     if (err->code[0]) {
         mg_jw_key(w, "details");
         mg_jw_obj(w);

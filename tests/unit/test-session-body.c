@@ -45,7 +45,7 @@ static void case_11_nothing_is_accepted_and_forgotten(void **state)
         {SESSION(",\"resources\":[{\"type\":\"file\",\"file_id\":\"f\"}]"),
          "resources: files, repositories and memory stores"},
         {SESSION(",\"resources\":{}"), "resources: must be an array"},
-        {SESSION(",\"vault_ids\":[\"vlt_1\"]"), "vault_ids: vaults are not part"},
+        {SESSION(",\"vault_ids\":[\"vlt_1\",\"vlt_1\"]"), "vault_ids[1]: the same vault is named twice"},
         {SESSION(",\"vault_ids\":\"vlt_1\""), "vault_ids: must be an array"},
         {SESSION(",\"budget\":{\"type\":\"limit\",\"max_list_cost\":{\"amount\":\"01\",\"currency\":\"USD\"}}"),
          "budget.max_list_cost.amount"},
