@@ -112,7 +112,9 @@ unit_tests = \
 	tests/unit/test-utf8$(EXEEXT) \
 	tests/unit/test-websocket$(EXEEXT) \
 	tests/unit/test-wheel$(EXEEXT) \
+	tests/unit/test-worker-ledger$(EXEEXT) \
 	tests/unit/test-worker-poll$(EXEEXT) \
+	tests/unit/test-worker-serve$(EXEEXT) \
 	tests/unit/test-worker-shell$(EXEEXT) \
 	tests/unit/test-ws-command$(EXEEXT)
 

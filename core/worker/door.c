@@ -113,7 +113,13 @@ static mg_rc take_folders(struct mango_worker *w, const struct mango_worker_opti
         .allowed = (const char *const *)w->roots,
         .unrestricted = o->unrestricted_paths != 0,
     };
-    return MG_OK;
+    if (o->executor)
+        return MG_OK;
+    /* Once for trial: what is missing here must end the start, not every item. */
+    struct mg_workspace *ws = NULL;
+    mg_rc rc = mg_workspace_open(&w->serve.toolbox.workspace, &ws, err);
+    mg_workspace_close(ws);
+    return rc < 0 ? mg_err_wrap(err, rc, "the tools") : MG_OK;
 }
 
 static mg_rc take_options(struct mango_worker *w, const struct mango_worker_options *o, struct mg_err *err)

@@ -36,7 +36,7 @@ class MangoWorker:
             "ANTHROPIC_BASE_URL": base_url,
             "ANTHROPIC_ENVIRONMENT_ID": environment,
             "ANTHROPIC_ENVIRONMENT_KEY": key,
-            "MANGO_WORKER_RUNNER": os.path.join(BUILD, "plugins", "local", "mango-local-runner"),
+            "MANGO_WORKER_RUNNER": os.path.join(BUILD, "plugins", "loadable", "mango-local-runner"),
             "WORKER_DIR": folder,
             "WORKER_IDLE_MS": str(IDLE_MS),
             **{n: v for n, v in os.environ.items() if n.endswith("SAN_OPTIONS")},
