@@ -214,6 +214,7 @@ e2e_tests = \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
+	tests/sdk/run_srt.py \
 	tests/sdk/run_workers.py
 
 # mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
@@ -349,7 +350,9 @@ EXTRA_DIST += \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
+	tests/sdk/run_srt.py \
 	tests/sdk/run_workers.py \
+	tests/sdk/srt/package.json \
 	tests/sdk/threads.mjs \
 	tests/sdk/typescript.mjs \
 	tests/sdk/worker.mjs \

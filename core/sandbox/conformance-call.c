@@ -80,6 +80,13 @@ bool cf_restart(struct cf *c)
 
 /* ---- the sandbox ---- */
 
+static mango_status bind_with(struct mg_plugin *p, const struct mango_call *call, struct mg_sv id,
+                              const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ref)
+{
+    return id.ptr ? p->sandbox->attach(p->ctx, call, cf_abi(id), spec, ref)
+                  : p->sandbox->create(p->ctx, call, spec, ref);
+}
+
 static mango_status open_call(struct cf *c, struct mg_plugin *p, const struct mango_sandbox_spec *base,
                               const char *label, struct mg_sv id, struct mg_buf *ret_id, struct mg_buf *ret_root)
 {
@@ -97,8 +104,14 @@ static mango_status open_call(struct cf *c, struct mg_plugin *p, const struct ma
                                     .root = (struct mango_buf *)ret_root,
                                     .identity = (struct mango_buf *)&identity};
     struct mango_call call = mg_plugin_call(cf_in_ms(CF_CALL_MS), NULL, &err);
-    mango_status s = id.ptr ? p->sandbox->attach(p->ctx, &call, cf_abi(id), &spec, &ref)
-                            : p->sandbox->create(p->ctx, &call, &spec, &ref);
+    mango_status s = bind_with(p, &call, id, &spec, &ref);
+    /* A backend may have no network without a list; then its sandboxes are tried without one. */
+    if (s == MANGO_EUNSUPPORTED && spec.network && spec.network->mode == MANGO_NET_OPEN &&
+        mg_plugin_can(p, MANGO_CAP_NO_NETWORK)) {
+        net.mode = MANGO_NET_NONE;
+        spec.network = &net;
+        s = bind_with(p, &call, id, &spec, &ref);
+    }
     c->expires_s = ref.expires_s;
     if (s < 0 && s != MANGO_EGONE && s != MANGO_EDENIED)
         (void)mg_buf_printf(&c->why, "%s: status %d: %s\n", id.ptr ? "attach" : "create", (int)s, err.text);

@@ -89,8 +89,8 @@ static char **strings(const char *const *z, const char *more, const struct mango
     while (z && z[n_z])
         n_z++;
     char **ret = calloc(n_z + n + 2, sizeof(*ret));
-    for (uint64_t i = 0; ret && i < n_z; i++)
-        ret[at++] = strdup(z[i]);
+    for (; ret && at < n_z; at++)
+        ret[at] = z ? strdup(z[at]) : NULL;
     if (ret && more)
         ret[at++] = strdup(more);
     for (uint64_t i = 0; ret && i < n; i++)

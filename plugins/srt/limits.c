@@ -16,9 +16,12 @@
 #define DEFAULT_FILE_SIZE (UINT64_C(16) * 1024 * 1024 * 1024) /* bytes of one file */
 
 enum {
-    OWN_PROCESSES = 4, /* of a sandbox that are not its commands': bubblewrap's two, the runner, the relay */
+    OWN_PROCESSES = 4,      /* of a sandbox that are not its commands': bubblewrap's two, the runner, the relay */
+    RUNTIME_PROCESSES = 64, /* the same in mode srt: a Node.js with its threads, its bridges, a process a connection */
     GROUP_NAME_MAX = 32,
 };
+
+#define RUNTIME_MEMORY (UINT64_C(192) * 1024 * 1024) /* bytes that the same take */
 
 /* ---- settings ---- */
 
@@ -124,8 +127,8 @@ bool limits_of(struct srt_box *own, const struct box *b, const struct mango_sand
     own->limits = s->limits;
     number(own->limits.processes, processes);
     number(own->limits.memory, memory);
-    own->group = (struct cgroup_limits){.processes = processes + OWN_PROCESSES,
-                                        .memory = memory,
+    own->group = (struct cgroup_limits){.processes = processes + (s->runtime ? RUNTIME_PROCESSES : OWN_PROCESSES),
+                                        .memory = memory + (s->runtime ? RUNTIME_MEMORY : 0),
                                         .cpu_millis = (uint32_t)smaller(spec->cpu_millis, s->cpu_millis)};
     for (int i = 0; s->groups.version && i < CGROUP_KINDS; i++) {
         own->join[i] = cgroup_procs(&s->groups, i, b->live.id);

@@ -30,6 +30,17 @@ static mango_status ask(const struct box *b, const struct mango_call *call, cons
     return s;
 }
 
+mango_status network_check(const struct srt *s, const struct mango_call *call, const struct mango_network *asked)
+{
+    struct mango_network allowed;
+    struct mango_sv *hosts = NULL;
+    mango_status st = policy_network(s, call, asked, &allowed, &hosts);
+    if (st == MANGO_OK && s->runtime)
+        st = runtime_check_names(s, call, &allowed);
+    free(hosts);
+    return st;
+}
+
 mango_status door_open(struct box *b, const struct mango_call *call, const struct mango_network *network)
 {
     const struct srt *srt = b->all->own;
@@ -65,7 +76,15 @@ mango_status srt_set_network(void *ctx, const struct mango_call *call, struct ma
     mango_status s = box_enter(all, call, id, &b);
     if (s < 0)
         return s;
+    const struct srt *srt = all->own;
     const struct srt_box *own = b->own;
+    if (srt->runtime) { /* the program reads its settings when it starts: the next command finds the new ones */
+        s = runtime_network(b, call, network);
+        if (s == MANGO_OK)
+            runner_stop(b, DESTROY_WAIT_MS);
+        live_leave(&b->live);
+        return s;
+    }
     pthread_mutex_lock(&b->live.lock);
     bool has = own && own->door;
     pthread_mutex_unlock(&b->live.lock);

@@ -10,8 +10,8 @@
 #include "common/runner/relay.h"
 #include "srt/srt.h"
 
-/* Settings beside those of common/hostbox/base.c: mode (direct), bwrap, rootfs, settings_file, and the limits of
- * limits.c. */
+/* Settings beside those of common/hostbox/base.c: mode (direct, srt), bwrap, rootfs, settings_file, those of runtime.c
+ * (program, node), and the limits of limits.c. */
 
 enum {
     USER_BITS = 24, /* of the label in the number of a sandbox's user */
@@ -28,7 +28,8 @@ static mango_status srt_check(const struct boxes *all, const struct mango_call *
     if (spec->image.len > 0)
         return fail(all->host, call, MANGO_EUNSUPPORTED,
                     "the srt backend has no images; its root is this host's, or the folder MANGO_SRT_ROOTFS");
-    return limits_check(all->own, call, spec);
+    mango_status s = limits_check(all->own, call, spec);
+    return s == MANGO_OK && spec->network ? network_check(all->own, call, spec->network) : s;
 }
 
 /* Of its own for each sandbox, so that neither files nor limits are shared; two that meet share no namespace still. */
@@ -59,6 +60,7 @@ static void own_free(struct srt_box *own)
     free(own->workspace);
     free(own->scratch);
     free(own->door);
+    free(own->settings);
     for (int i = 0; i < CGROUP_KINDS; i++)
         free(own->join[i]);
     free(own);
@@ -71,11 +73,13 @@ static struct srt_box *own_new(const struct box *b, const struct mango_sandbox_s
         return NULL;
     own->workspace = below(b, "workspace");
     own->scratch = below(b, "scratch");
+    own->settings = below(b, RUNTIME_SETTINGS);
+    own->network = spec->network && spec->network->mode != MANGO_NET_NONE;
     if (b->user == NO_USER)
         snprintf(own->user, sizeof(own->user), "-");
     else
         snprintf(own->user, sizeof(own->user), "%u", b->user);
-    if (own->workspace && own->scratch && limits_of(own, b, spec))
+    if (own->workspace && own->scratch && own->settings && limits_of(own, b, spec))
         return own;
     own_free(own);
     return NULL;
@@ -108,15 +112,18 @@ static bool add_proxy_env(struct box *b)
 
 static mango_status srt_attached(struct box *b, const struct mango_call *call, const struct mango_sandbox_spec *spec)
 {
+    const struct srt *s = b->all->own;
     bool network = spec->network && spec->network->mode != MANGO_NET_NONE, ok = true;
     pthread_mutex_lock(&b->live.lock);
     if (!b->own) {
         b->own = own_new(b, spec);
-        ok = b->own && (!network || add_proxy_env(b));
+        ok = b->own && (!network || s->runtime || add_proxy_env(b));
     }
     pthread_mutex_unlock(&b->live.lock);
     if (!ok)
         return fail(b->all->host, call, MANGO_ERETRY, "out of memory");
+    if (s->runtime)
+        return runtime_network(b, call, spec->network);
     return network ? door_open(b, call, spec->network) : MANGO_OK;
 }
 
@@ -149,17 +156,16 @@ static const struct box_kind kind = {
 
 /* ---- settings ---- */
 
-static mango_status read_mode(const struct srt *s, const struct mango_call *call)
+static mango_status read_mode(struct srt *s, const struct mango_call *call)
 {
     char *mode = setting(s->boxes.host, "mode");
-    bool direct = !mode || strcmp(mode, "direct") == 0, runtime = mode && strcmp(mode, "srt") == 0;
+    bool direct = !mode || strcmp(mode, "direct") == 0;
+    s->runtime = mode && strcmp(mode, "srt") == 0;
     free(mode);
-    if (direct)
+    if (direct || s->runtime)
         return MANGO_OK;
-    return fail(s->boxes.host, call, MANGO_EUNSUPPORTED,
-                runtime
-                    ? "MANGO_SRT_MODE=srt (the runtime's own program) is not supported; leave it out or use 'direct'"
-                    : "MANGO_SRT_MODE must be 'direct'");
+    return fail(s->boxes.host, call, MANGO_EINVALID,
+                "MANGO_SRT_MODE must be 'direct', or 'srt' for the sandbox runtime's own program");
 }
 
 static mango_status read_paths(struct srt *s, const struct mango_call *call)
@@ -191,6 +197,9 @@ static void srt_fini(void *ctx)
     policy_free(&s->policy);
     free(s->bwrap);
     free(s->rootfs);
+    free(s->node);
+    free(s->modules);
+    free(s->cli);
     free(s);
 }
 
@@ -210,6 +219,8 @@ static mango_status srt_init(const struct mango_host *host, const struct mango_c
         st = read_mode(s, call);
     if (st == MANGO_OK)
         st = read_paths(s, call);
+    if (st == MANGO_OK && s->runtime)
+        st = runtime_open(s, call);
     if (st == MANGO_OK)
         st = limits_read(s, call);
     if (st == MANGO_OK)
@@ -233,6 +244,9 @@ static mango_status srt_health(void *ctx, const struct mango_call *call)
     struct srt *s = ctx;
     if (access(s->bwrap, X_OK) < 0)
         return fail(s->boxes.host, call, MANGO_EINTERNAL, "%.200s is missing; install bubblewrap again", s->bwrap);
+    if (s->runtime && (access(s->node, X_OK) < 0 || access(s->modules, R_OK | X_OK) < 0))
+        return fail(s->boxes.host, call, MANGO_EINTERNAL,
+                    "the sandbox runtime or Node.js is missing; install it again");
     return hostbox_health(&s->boxes, call);
 }
 

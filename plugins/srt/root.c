@@ -178,15 +178,19 @@ static bool show_host(struct srt *s)
 static void proc_and_dev(struct srt *s)
 {
     struct words *w = &s->before;
-    (void)words3(w, "--proc", "/proc", "--dev");
+    /* The program mounts a /proc of its own for commands, which the kernel allows only where nothing of this one is
+     * covered. */
+    (void)words3(w, s->runtime ? "--bind" : "--proc", "/proc", s->runtime ? "/proc" : "--dev");
+    if (s->runtime)
+        word(w, "--dev");
     word(w, "/dev");
-    for (size_t i = 0; i < sizeof(proc_dirs) / sizeof(proc_dirs[0]); i++) {
+    for (size_t i = 0; !s->runtime && i < sizeof(proc_dirs) / sizeof(proc_dirs[0]); i++) {
         if (is_dir(proc_dirs[i])) {
             word(w, "--tmpfs");
             word(w, proc_dirs[i]);
         }
     }
-    for (size_t i = 0; i < sizeof(proc_files) / sizeof(proc_files[0]); i++) {
+    for (size_t i = 0; !s->runtime && i < sizeof(proc_files) / sizeof(proc_files[0]); i++) {
         if (access(proc_files[i], F_OK) == 0)
             (void)words3(w, "--ro-bind", "/dev/null", proc_files[i]);
     }
@@ -220,26 +224,46 @@ static bool policy_words(struct srt *s)
 
 static void namespaces(struct srt *s)
 {
-    static const char *const all[] = {"--unshare-pid",
-                                      "--unshare-net",
-                                      "--unshare-ipc",
-                                      "--unshare-uts",
-                                      "--unshare-cgroup-try",
-                                      "--as-pid-1",
-                                      "--new-session",
-                                      "--hostname",
-                                      "mango",
-                                      "--cap-drop",
-                                      "ALL"};
+    /* The runtime's program makes these itself; its proxy needs the host's network. */
+    static const char *const ours[] = {"--unshare-pid", "--unshare-net", "--as-pid-1"};
+    static const char *const all[] = {"--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try", "--new-session",
+                                      "--hostname",    "mango",         "--cap-drop",           "ALL"};
     static const char *const as_root[] = {"--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"};
-    static const char *const as_user[] = {"--unshare-user", "--uid", "1000", "--gid", "1000", "--disable-userns"};
+    static const char *const as_user[] = {"--unshare-user", "--uid", "1000", "--gid", "1000"};
     word(&s->before, s->bwrap);
+    for (size_t i = 0; !s->runtime && i < sizeof(ours) / sizeof(ours[0]); i++)
+        word(&s->before, ours[i]);
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         word(&s->before, all[i]);
     for (size_t i = 0; s->root && i < sizeof(as_root) / sizeof(as_root[0]); i++)
         word(&s->before, as_root[i]);
     for (size_t i = 0; !s->root && i < sizeof(as_user) / sizeof(as_user[0]); i++)
         word(&s->before, as_user[i]);
+    if (!s->root && !s->runtime)
+        word(&s->before, "--disable-userns");
+}
+
+/* Mode srt: the program, its packages, a folder to run in, and the names of the host's resolver for its proxy. */
+static void runtime_words(struct srt *s)
+{
+    struct words *w = &s->before;
+    (void)words3(w, "--dir", RUNTIME_DIR, "--ro-bind");
+    (void)words3(w, s->modules, RUNTIME_DIR "/node_modules", "--ro-bind");
+    (void)words3(w, s->node, RUNTIME_DIR "/node", "--perms");
+    (void)words3(w, "1777", "--size", SHM_BYTES);
+    (void)words3(w, "--tmpfs", RUNTIME_DIR "/run", "--ro-bind-try");
+    word(w, "/etc/resolv.conf");
+    word(w, "/etc/resolv.conf");
+}
+
+/* What the sandbox's own folders are followed by. */
+static bool runtime_command(struct srt *s)
+{
+    struct words *w = &s->after;
+    s->runtime_cli = keep(s, RUNTIME_DIR "/node_modules/", s->cli, "");
+    s->check_settings = keep(s, s->boxes.base, "/.etc/", RUNTIME_SETTINGS);
+    (void)words3(w, "--chdir", RUNTIME_DIR "/run", "--");
+    return s->runtime_cli && s->check_settings && runtime_check_settings(s);
 }
 
 bool root_words(struct srt *s)
@@ -249,9 +273,16 @@ bool root_words(struct srt *s)
     proc_and_dev(s);
     ok = ok && policy_words(s);
     struct words *w = &s->after;
+    if (s->runtime)
+        runtime_words(s);
     (void)words3(w, "--ro-bind", s->boxes.runner, SRT_RUNNER);
-    (void)words3(w, "--remount-ro", "/", "--chdir");
-    (void)words3(w, "/", "--", SRT_RUNNER); /* the workspace is closed to the user that the runner still is */
+    word(w, "--remount-ro");
+    word(w, "/");
+    if (s->runtime)
+        ok = runtime_command(s) && ok;
+    else
+        (void)words3(w, "--chdir", "/", "--"); /* the workspace is closed to the user that the runner still is */
+    word(w, SRT_RUNNER);
     return ok && s->before.n < WORDS_MAX - 64;
 }
 
@@ -263,10 +294,19 @@ static void append(struct words *to, const struct words *from)
         word(to, from->v[i]);
 }
 
-static void runner_words(struct words *argv, const char *what, const char *user, const struct srt_limits *l)
+/* What the runner is told; in mode srt there are two of it, and the program between them. */
+static void runner_words(const struct srt *s, struct words *argv, const char *what, const char *user,
+                         const struct srt_limits *l, bool network)
 {
-    word(argv, what);
-    word(argv, user);
+    if (s->runtime) {
+        (void)words3(argv, "outside", user, RUNTIME_DIR "/node");
+        (void)words3(argv, s->runtime_cli, "-s", RUNTIME_DIR "/" RUNTIME_SETTINGS);
+        (void)words3(argv, "--", SRT_RUNNER, what);
+        word(argv, network ? "inside-with-proxy" : "inside");
+    } else {
+        word(argv, what);
+        word(argv, user);
+    }
     (void)words3(argv, l->processes, l->memory, l->file_size);
 }
 
@@ -283,8 +323,10 @@ void srt_command(const struct box *b, struct words *argv)
     (void)words3(argv, "--bind", own->scratch, "/tmp");
     if (own->door)
         (void)words3(argv, "--ro-bind", own->door, EGRESS_DIR);
+    if (s->runtime)
+        (void)words3(argv, "--ro-bind", own->settings, RUNTIME_DIR "/" RUNTIME_SETTINGS);
     append(argv, &s->after);
-    runner_words(argv, "serve", own->user, &own->limits);
+    runner_words(s, argv, "serve", own->user, &own->limits, own->network);
 }
 
 void check_command(const struct srt *s, const char *user, struct words *argv)
@@ -292,6 +334,8 @@ void check_command(const struct srt *s, const char *user, struct words *argv)
     append(argv, &s->before);
     (void)words3(argv, "--dir", SRT_ROOT, "--dir");
     word(argv, "/tmp");
+    if (s->runtime)
+        (void)words3(argv, "--ro-bind", s->check_settings, RUNTIME_DIR "/" RUNTIME_SETTINGS);
     append(argv, &s->after);
-    runner_words(argv, "check", user, &s->limits);
+    runner_words(s, argv, "check", user, &s->limits, false);
 }

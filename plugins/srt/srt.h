@@ -13,6 +13,8 @@
 
 #define SRT_ROOT "/workspace"
 #define SRT_RUNNER "/.mango-runner" /* where the runner is in a sandbox */
+#define RUNTIME_DIR "/.mango-srt"   /* mode srt: where the program is, what it needs, and where it runs */
+#define RUNTIME_SETTINGS "settings.json"
 
 enum {
     NUMBER_MAX = 24, /* digits of a limit */
@@ -34,9 +36,12 @@ struct policy {
 struct srt {
     struct boxes boxes; /* first: what the shared operations take */
     char *bwrap, *rootfs;
+    bool runtime;               /* mode srt: the runtime's own program */
+    char *node, *modules, *cli; /* of it: Node.js, the folder of its packages, its path in there */
     bool root;                  /* the server is root */
     char *strings[STRINGS_MAX]; /* of the words below, owned */
     int n_strings;
+    const char *runtime_cli, *check_settings;
     struct words before, after;        /* the same for all sandboxes: before and after their own folders */
     struct srt_limits limits;          /* defaults */
     uint64_t processes, memory, bytes; /* the same as numbers */
@@ -48,7 +53,9 @@ struct srt {
 /* What hangs on a box. Set at its first attach, except for door; guarded by the box's lock. */
 struct srt_box {
     char *workspace, *scratch; /* on the host */
-    char *door;                /* folder of the filtering proxy's socket; NULL: no network at all */
+    char *door;                /* mode direct: folder of the filtering proxy's socket; NULL: no network at all */
+    char *settings;            /* mode srt: the program's settings file */
+    bool network;              /* some was asked for */
     char user[NUMBER_MAX];     /* to become, or "-" */
     struct srt_limits limits;
     struct cgroup_limits group;
@@ -69,11 +76,23 @@ mango_status policy_network(const struct srt *s, const struct mango_call *call, 
                             struct mango_network *ret, struct mango_sv **ret_hosts);
 
 /* ---- network.c ---- */
+/* What a sandbox cannot have is refused before anything of it is made. */
+mango_status network_check(const struct srt *s, const struct mango_call *call, const struct mango_network *asked);
 /* Opens the sandbox's door, or gives it another list. */
 mango_status door_open(struct box *b, const struct mango_call *call, const struct mango_network *network);
 void door_close(const struct boxes *all, struct mango_sv label);
 mango_status srt_set_network(void *ctx, const struct mango_call *call, struct mango_sv id,
                              const struct mango_network *network);
+
+/* ---- runtime.c ---- */
+/* Finds the program of mode srt and what it needs. */
+mango_status runtime_open(struct srt *s, const struct mango_call *call);
+/* Writes the sandbox's settings file, which the program reads when it is started. asked may be NULL: no network. */
+mango_status runtime_network(const struct box *b, const struct mango_call *call, const struct mango_network *asked);
+/* What the program would not take in allowed, which policy_network has made. */
+mango_status runtime_check_names(const struct srt *s, const struct mango_call *call,
+                                 const struct mango_network *allowed);
+bool runtime_check_settings(const struct srt *s); /* those of check_command */
 
 /* ---- limits.c ---- */
 mango_status limits_read(struct srt *s, const struct mango_call *call);

@@ -10,6 +10,7 @@ plugins_srt_srt_la_SOURCES = \
 	plugins/srt/plugin.c \
 	plugins/srt/policy.c \
 	plugins/srt/root.c \
+	plugins/srt/runtime.c \
 	plugins/srt/srt.h
 
 plugins_srt_srt_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
@@ -28,7 +29,9 @@ plugins_srt_mango_srt_runner_SOURCES = \
 	plugins/common/runner/wire.h \
 	plugins/srt/runner/filter.c \
 	plugins/srt/runner/filter.h \
-	plugins/srt/runner/main.c
+	plugins/srt/runner/main.c \
+	plugins/srt/runner/outside.c \
+	plugins/srt/runner/outside.h
 
 plugins_srt_mango_srt_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_srt_mango_srt_runner_CFLAGS = -std=gnu17 $(WARN_CFLAGS)

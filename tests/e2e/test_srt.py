@@ -237,7 +237,7 @@ class Life(Case):
 
     def test_what_cannot_be_kept_is_refused_by_name(self):
         for env, words in (
-            ({"MANGO_SRT_MODE": "srt"}, "MANGO_SRT_MODE=srt"),
+            ({"MANGO_SRT_MODE": "srt", "MANGO_SRT_PROGRAM": "/nonexistent"}, "MANGO_SRT_MODE=srt"),
             ({"MANGO_SRT_MODE": "other"}, "MANGO_SRT_MODE"),
             ({"MANGO_SRT_BWRAP": "/nonexistent/bwrap"}, "apt-get install bubblewrap"),
             ({"MANGO_SRT_BWRAP": "/bin/false"}, "bubblewrap 0.8 or newer"),

@@ -21,6 +21,7 @@ enum {
     PERIOD_US = 100000,         /* of the CPU limit: the kernel's default */
     ROUNDS = 500,               /* until all in a group are dead and gone, 10 ms each */
     ROUND_US = 10000,
+    TRIES = 8,
     PIDS_MAX = 4096, /* read at a time */
 };
 
@@ -275,7 +276,8 @@ int cgroup_make(const struct cgroups *c, const char *id, const struct cgroup_lim
     for (int i = 0; i < CGROUP_KINDS && e == 0; i++) {
         char *dir = join(c->parent[i], id, "");
         e = dir ? make_dir(dir) : ENOMEM;
-        if (e == ENOENT && make_dir(c->parent[i]) == 0) /* another server's end took the empty folder away */
+        /* Another server took our empty folder away. */
+        for (int t = 0; t < TRIES && e == ENOENT && make_dir(c->parent[i]) == 0; t++)
             e = make_dir(dir);
         if (e == 0 && c->version == 2 && i == 0)
             e = hand_down(c->parent[0]);
@@ -336,8 +338,26 @@ void cgroup_remove(const struct cgroups *c, const char *id)
     }
 }
 
+/* Folders of servers that are gone: the kernel removes what has no group in it, and a server makes its own anew. */
+static void sweep_beside(const char *parent)
+{
+    char up[PATH_MAX];
+    const char *name = strrchr(parent, '/') + 1, *dash = strrchr(name, '-');
+    size_t prefix = dash ? (size_t)(dash - name) + 1 : 0;
+    snprintf(up, sizeof(up), "%.*s", (int)(name - parent), parent);
+    DIR *d = prefix ? opendir(up) : NULL;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (strncmp(e->d_name, name, prefix) == 0 && strcmp(e->d_name, name) != 0)
+            (void)unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
+    }
+    if (d)
+        closedir(d);
+}
+
 void cgroups_sweep(const struct cgroups *c, bool (*keep)(void *ctx, const char *id), void *ctx)
 {
+    for (int i = 0; c->version && i < CGROUP_KINDS; i++)
+        sweep_beside(c->parent[i]);
     DIR *d = c->version ? opendir(c->parent[0]) : NULL;
     for (struct dirent *e; d && (e = readdir(d));) {
         if (e->d_name[0] != '.' && e->d_type == DT_DIR && !keep(ctx, e->d_name))

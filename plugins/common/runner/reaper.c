@@ -73,11 +73,44 @@ static int exec_child(const struct request *req, char **argv, char **envp, int c
     return errno;
 }
 
+static char *const *more_env;
+
+void runner_env(char *const *more)
+{
+    more_env = more;
+}
+
+static bool set_in(char *const *envp, const char *variable)
+{
+    size_t name = (size_t)(strchrnul(variable, '=') - variable);
+    for (; *envp; envp++) {
+        if (strncmp(*envp, variable, name) == 0 && (*envp)[name] == '=')
+            return true;
+    }
+    return false;
+}
+
+/* envp with what every command gets. NULL: out of memory. */
+static char **complete(char **envp, uint32_t n)
+{
+    size_t n_more = 0;
+    while (more_env && more_env[n_more])
+        n_more++;
+    char **all = n_more && envp ? calloc(n + n_more + 1, sizeof(*all)) : envp;
+    for (uint32_t i = 0; n_more && all && i < n; i++)
+        all[i] = envp[i];
+    for (size_t i = 0; all && i < n_more; i++) {
+        if (!set_in(envp, more_env[i]))
+            all[n++] = more_env[i];
+    }
+    return all;
+}
+
 static int start(struct reaper *r, const struct request *req)
 {
     const char *at = req->strings, *end = req->strings + req->head.len;
     char **argv = vector(&at, end, req->head.argc);
-    char **envp = vector(&at, end, req->head.envc);
+    char **envp = complete(vector(&at, end, req->head.envc), req->head.envc);
     char **dir = req->head.flags & WIRE_FLAG_CHDIR ? vector(&at, end, 1) : NULL;
     if (!argv || !envp || req->head.argc == 0 || ((req->head.flags & WIRE_FLAG_CHDIR) && !dir))
         return EINVAL;

@@ -16,6 +16,9 @@ struct request {
  * ends. Call it before runner_main. start returns its id, or what is not above 0 when there is none. */
 void runner_helper(pid_t (*start)(void));
 
+/* "NAME=value", NULL at the end: what every command gets unless its request says otherwise. Call it before runner_main. */
+void runner_env(char *const *more);
+
 /* Serves the socket on RUNNER_FD until its end; the process's exit status. */
 int runner_main(void);
 

@@ -5,6 +5,11 @@
  *   mango-srt-runner serve|check USER PROCESSES MEMORY FILE_SIZE
  *   mango-srt-runner join FILE... -- PROGRAM ARGUMENT...       outside, before bubblewrap
  *
+ * Mode srt, where the sandbox runtime's program stands between the two:
+ *
+ *   mango-srt-runner outside USER PROGRAM ARGUMENT...
+ *   mango-srt-runner serve|check inside|inside-with-proxy PROCESSES MEMORY FILE_SIZE
+ *
  * USER: the host's user to become (the server is root), or "-". `check` says "ready" instead of serving. As process 1
  * it cannot be signalled by what it starts. */
 #include <errno.h>
@@ -24,11 +29,13 @@
 #include "common/runner/relay.h"
 #include "common/runner/runner.h"
 #include "srt/runner/filter.h"
+#include "srt/runner/outside.h"
 
 enum {
     CAPS_MAX = 63,
     INNER_ID = 1000, /* user and group as commands see them */
     LINE_MAX_BYTES = 64,
+    ENV_MAX = 128, /* variables of the sandbox runtime that commands get */
 };
 
 static _Noreturn void die(const char *what)
@@ -103,12 +110,51 @@ static int join(char **argv)
     die(argv[1]);
 }
 
+/* The program's variables that lead to its proxy, for the commands: their own environment comes with each request. */
+static void proxy_variables(void)
+{
+    static const char *const ours[] = {"PATH", "HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_", "LANG", "TERM"};
+    static char *list[ENV_MAX + 1];
+    size_t n = 0;
+    for (char **e = environ; *e && n < ENV_MAX; e++) {
+        size_t len = strcspn(*e, "=");
+        bool skip = strncmp(*e, "CLAUDE_CODE_", strlen("CLAUDE_CODE_")) == 0;
+        for (size_t i = 0; i < sizeof(ours) / sizeof(ours[0]) && !skip; i++)
+            skip = strlen(ours[i]) == len && strncmp(*e, ours[i], len) == 0;
+        if (!skip)
+            list[n++] = *e;
+    }
+    runner_env(list);
+}
+
+/* The program has handed over the runner's socket as standard input. */
+static void be_inside(char **argv)
+{
+    if (strcmp(argv[2], "inside-with-proxy") == 0)
+        proxy_variables();
+    if (strcmp(argv[1], "check") == 0)
+        return;
+    if (dup2(STDIN_FILENO, RUNNER_FD) < 0) /* first: the next descriptor that is opened may be that one */
+        die("the runner's socket");
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3; fd++) {
+        if (null < 0 || dup2(null, fd) < 0)
+            die("/dev/null");
+    }
+    close(null);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 3 && strcmp(argv[1], "join") == 0)
         return join(argv + 2);
-    if (argc != 6 || getpid() != 1)
+    if (argc > 4 && strcmp(argv[1], "outside") == 0)
+        return outside_main(argv[2], argv + 3);
+    bool inside = argc == 6 && strncmp(argv[2], "inside", strlen("inside")) == 0;
+    if (argc != 6 || (getpid() != 1 && !inside))
         return usage();
+    if (inside)
+        be_inside(argv);
     int adj = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (adj >= 0) { /* when memory runs out, a command goes before the server does */
         (void)!write(adj, "500", 3);
@@ -117,18 +163,19 @@ int main(int argc, char **argv)
     limit(RLIMIT_NPROC, argv[3]);
     limit(RLIMIT_DATA, argv[4]);
     limit(RLIMIT_FSIZE, argv[5]);
-    if (strcmp(argv[2], "-") != 0)
+    if (!inside && strcmp(argv[2], "-") != 0)
         become(argv[2]);
     if (chdir("/workspace") < 0)
         die("/workspace");
     no_capabilities();
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         die("prctl");
-    errno = filter_install();
+    errno = inside ? 0 : filter_install(); /* the program has its own */
     if (errno)
         die("no filter of system calls can be installed");
     if (strcmp(argv[1], "check") == 0)
         return write(1, "ready", 5) == 5 ? 0 : 1;
-    runner_helper(relay_start);
+    if (!inside)
+        runner_helper(relay_start);
     return runner_main();
 }
