@@ -5,6 +5,7 @@ dist_doc_DATA += \
 	README.md \
 	docs/adapters/docker.md \
 	docs/adapters/local.md \
+	docs/adapters/opensandbox.md \
 	docs/adapters/srt.md \
 	docs/api.md \
 	docs/architecture.md \

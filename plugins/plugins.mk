@@ -59,8 +59,16 @@ plugins_common_libremote_la_SOURCES = \
 	plugins/common/remote/rbox-args.c \
 	plugins/common/remote/rbox-frames.c \
 	plugins/common/remote/rbox.h \
+	plugins/common/remote/errand-call.c \
+	plugins/common/remote/errand-call.h \
+	plugins/common/remote/errands-exec.c \
+	plugins/common/remote/errands-file.c \
+	plugins/common/remote/errands.c \
+	plugins/common/remote/errands.h \
 	plugins/common/remote/remote.h \
-	plugins/common/remote/settings.c
+	plugins/common/remote/settings.c \
+	plugins/common/remote/when.c \
+	plugins/common/remote/when.h
 
 plugins_common_libremote_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
 
@@ -95,10 +103,12 @@ plugins_common_rbox_mango_rbox_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
 plugins_common_rbox_mango_rbox_LDFLAGS = -all-static -s
 plugins_common_rbox_mango_rbox_LDADD =
 
+include plugins/common/errand/errand.mk
 include plugins/helpers/helpers.mk
 include plugins/docker/docker.mk
 include plugins/local/local.mk
 include plugins/process/process.mk
+include plugins/opensandbox/opensandbox.mk
 include plugins/srt/srt.mk
 
 # The plugins as the loader wants them: NAME.so in one folder, their helpers beside them. For the build tree only.

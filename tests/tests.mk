@@ -162,7 +162,7 @@ lib_tests = \
 tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 
 # Real processes over real sockets. Python's standard library only.
-# files: tests/e2e/test*.py tests/sdk/run*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
+# files: tests/e2e/test*.py tests/remote/test*.py tests/sdk/run*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests = \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_backends.py \
@@ -211,6 +211,7 @@ e2e_tests = \
 	tests/e2e/test_work_credentials.py \
 	tests/e2e/test_worker.py \
 	tests/lib/test-symbols.sh \
+	tests/remote/test_opensandbox_conformance.py \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
@@ -259,7 +260,7 @@ check-sources:
 	$(srcdir)/tests/lint/sources
 
 # What the tests read.
-# files: tests/e2e/* tests/lib/*.sh tests/abi/* tests/abi/*/* tests/sdk/* tests/sdk/*/* tests/unit/*.h tests/store/*.h tests/fixtures/* tests/fixtures/*/*
+# files: tests/e2e/* tests/remote/* tests/remote/*/* tests/lib/*.sh tests/abi/* tests/abi/*/* tests/sdk/* tests/sdk/*/* tests/unit/*.h tests/store/*.h tests/fixtures/* tests/fixtures/*/*
 EXTRA_DIST += \
 	tests/abi/abi-1.txt \
 	tests/abi/layout.c \
@@ -336,6 +337,14 @@ EXTRA_DIST += \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \
+	tests/remote/osb.py \
+	tests/remote/rig.py \
+	tests/remote/standin/daytona.go \
+	tests/remote/standin/egress.go \
+	tests/remote/standin/execd.go \
+	tests/remote/standin/go.mod \
+	tests/remote/standin/main.go \
+	tests/remote/test_opensandbox_conformance.py \
 	tests/sdk/checks.mjs \
 	tests/sdk/examples/examples.mjs \
 	tests/sdk/examples/package.json \

@@ -227,7 +227,7 @@ static void the_host_is_out_of_sight(struct cf *c)
         (void)cf_nothing_left(c); /* the sleeper is the host's: a command must not see it */
         snprintf(
             script, sizeof(script),
-            "ls -d %s /proc/1/root%s 2>/dev/null; : >%s 2>/dev/null; for s in /run/docker.sock /var/run/docker.sock; "
+            "ls -d %s /proc/1/root%s 2>/dev/null; (: >%s) 2>/dev/null; for s in /run/docker.sock /var/run/docker.sock; "
             "do test -S $s && echo $s; done; true",
             file, file, file);
         (void)cf_says(c, script, 0, "");

@@ -1,0 +1,280 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/errand/program.h"
+
+/* The request, the answer's lines, and which errand it is. */
+
+/* ---- the answer ---- */
+
+static const char digits64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+bool write_whole(int fd, const char *p, size_t n)
+{
+    while (n > 0) {
+        ssize_t w = write(fd, p, n);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w <= 0)
+            return false;
+        p += w;
+        n -= (size_t)w;
+    }
+    return true;
+}
+
+void answer(const char *fmt, ...)
+{
+    char line[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    (void)write_whole(STDOUT_FILENO, line, n < (int)sizeof(line) ? (size_t)n : sizeof(line) - 1);
+}
+
+int answer_error(int errnum, const char *text)
+{
+    answer(ERRAND_MARK "! %d %s\n", errnum, text);
+    return 0;
+}
+
+void answer_content(char kind, uint64_t offset, const char *p, size_t n)
+{
+    static char line[ERRAND_PIECE * 4 / 3 + 64];
+    while (n > 0) {
+        size_t take = n < ERRAND_PIECE ? n : ERRAND_PIECE;
+        int at = snprintf(line, sizeof(line), ERRAND_MARK "%c %llu ", kind, (unsigned long long)offset);
+        for (size_t i = 0; i < take; i += 3) {
+            const unsigned char *b = (const unsigned char *)p + i;
+            size_t have = take - i;
+            unsigned v = (unsigned)b[0] << 16 | (have > 1 ? (unsigned)b[1] << 8 : 0) | (have > 2 ? b[2] : 0);
+            line[at++] = digits64[v >> 18];
+            line[at++] = digits64[v >> 12 & 63];
+            line[at++] = have > 1 ? digits64[v >> 6 & 63] : '=';
+            line[at++] = have > 2 ? digits64[v & 63] : '=';
+        }
+        line[at++] = '\n';
+        (void)write_whole(STDOUT_FILENO, line, (size_t)at);
+        p += take;
+        n -= take;
+        offset += take;
+    }
+}
+
+/* ---- the request ---- */
+
+static int value_of(char c)
+{
+    const char *at = c ? strchr(digits64, c) : NULL;
+    return at ? (int)(at - digits64) : -1;
+}
+
+/* In place. The length, or -1. */
+static ssize_t decode(char *p)
+{
+    size_t n = strlen(p), out = 0;
+    while (n > 0 && (p[n - 1] == '=' || p[n - 1] == '\n'))
+        n--;
+    unsigned bits = 0, have = 0;
+    for (size_t i = 0; i < n; i++) {
+        int v = value_of(p[i]);
+        if (v < 0)
+            return -1;
+        bits = bits << 6 | (unsigned)v;
+        have += 6;
+        if (have >= 8) {
+            have -= 8;
+            p[out++] = (char)(bits >> have & 255);
+        }
+    }
+    return (ssize_t)out;
+}
+
+uint64_t field_number(struct fields *f)
+{
+    uint64_t v = 0;
+    if (f->left < 8)
+        f->bad = true;
+    for (int i = 0; i < 8 && !f->bad; i++)
+        v |= (uint64_t)(unsigned char)f->at[i] << (8 * i);
+    if (!f->bad) {
+        f->at += 8;
+        f->left -= 8;
+    }
+    return v;
+}
+
+struct mango_sv field_text(struct fields *f)
+{
+    uint64_t n = field_number(f);
+    if (n > f->left)
+        f->bad = true;
+    if (f->bad)
+        return (struct mango_sv){"", 0};
+    struct mango_sv s = {f->at, n};
+    f->at += n;
+    f->left -= n;
+    return s;
+}
+
+const char *field_z(struct fields *f)
+{
+    struct mango_sv s = field_text(f);
+    if (s.len > 0 && memchr(s.ptr, '\0', s.len)) {
+        f->bad = true;
+        return "";
+    }
+    char *z = strndup(s.ptr, s.len);
+    f->bad |= !z;
+    return z ? z : "";
+}
+
+/* ---- the folder ---- */
+
+bool name_ok(const char *name, const char *prefix, size_t digits)
+{
+    size_t n = strlen(prefix);
+    return strncmp(name, prefix, n) == 0 && strlen(name + n) == digits &&
+           strspn(name + n, "0123456789abcdef") == digits;
+}
+
+static void remove_run(int dir, const char *name)
+{
+    int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (e->d_name[0] != '.')
+            (void)unlinkat(fd, e->d_name, 0);
+    }
+    if (d)
+        closedir(d);
+    (void)unlinkat(dir, name, AT_REMOVEDIR);
+}
+
+static void forget(const struct place *p, const char *name)
+{
+    if (name_ok(name, "run-", ERRAND_ID_LEN))
+        remove_run(p->dir, name);
+    else if (name_ok(name, "in-", ERRAND_NAME_LEN) || name_ok(name, "out-", ERRAND_NAME_LEN))
+        (void)unlinkat(p->dir, name, 0);
+}
+
+/* What a server that died has left. A run counts from its result: one that goes on is never old. */
+static void sweep(const struct place *p)
+{
+    int fd = openat(p->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    time_t old = time(NULL) - ERRAND_SWEEP_S;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[300];
+        struct stat st;
+        bool run = strncmp(e->d_name, "run-", 4) == 0;
+        snprintf(path, sizeof(path), run ? "%s/result" : "%s", e->d_name);
+        if (fstatat(p->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime < old)
+            forget(p, e->d_name);
+    }
+    if (d)
+        closedir(d);
+}
+
+/* The program proves by running that it can, then gets its name: nobody ever starts half of one. */
+static int hello(struct place *p, struct fields *f, const char *self)
+{
+    const char *name = field_z(f), *base = strrchr(self, '/');
+    if (f->bad || !base || strncmp(base + 1, "errand-", 7) != 0)
+        return answer_error(EPROTO, "");
+    if (!confine_works(p->ws.root_fd))
+        return answer_error(ENOSYS, "the kernel of the sandbox has no openat2 (Linux 5.6)");
+    if (*name && strcmp(name, base + 1) != 0 && renameat(p->dir, base + 1, p->dir, name) < 0)
+        return answer_error(errno, "");
+    sweep(p);
+    answer(ERRAND_MARK "k\n");
+    return 0;
+}
+
+/* ---- which errand ---- */
+
+static int open_place(struct place *p, struct fields *f)
+{
+    p->ws.root = field_z(f);
+    p->ws.root_fd = open(p->ws.root, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (p->ws.root_fd < 0)
+        return errno;
+    p->dir = openat(p->ws.root_fd, ERRAND_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return p->dir < 0 ? errno : 0;
+}
+
+static int dispatch(struct place *p, struct fields *f, const char *self, uint64_t op)
+{
+    struct wait_for w;
+    switch (op) {
+    case ERRAND_HELLO:
+        return hello(p, f, self);
+    case ERRAND_RUN:
+        return run_errand(p, f);
+    case ERRAND_WAIT:
+        return wait_fields(f, &w) ? wait_errand(p, &w) : answer_error(EPROTO, "");
+    case ERRAND_KILL: {
+        const char *id = field_z(f);
+        bool limit = field_number(f) == 1;
+        return f->bad || !name_ok(id, "", ERRAND_ID_LEN) ? answer_error(EPROTO, "") : kill_errand(p, id, limit);
+    }
+    case ERRAND_READ:
+        return read_errand(p, f);
+    case ERRAND_PUT:
+        return put_errand(p, f);
+    case ERRAND_STAT:
+        return stat_errand(p, f);
+    default:
+        return answer_error(EPROTO, "");
+    }
+}
+
+/* A request that is too long for a command line stands in a file. */
+static char *load(const char *path)
+{
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *p =
+        fd >= 0 && fstat(fd, &st) == 0 && st.st_size <= ERRAND_REQUEST_MAX ? malloc((size_t)st.st_size + 1) : NULL;
+    ssize_t n = 0, at = 0;
+    while (p && at < st.st_size && (n = read(fd, p + at, (size_t)(st.st_size - at))) > 0)
+        at += n;
+    if (p)
+        p[at] = '\0';
+    if (fd >= 0)
+        close(fd);
+    (void)unlink(path);
+    return p;
+}
+
+int main(int argc, char **argv)
+{
+    struct place place = {.dir = -1};
+    signal(SIGPIPE, SIG_IGN);
+    umask(022);
+    char *request = argc == 2 ? argv[1] : argc == 3 && strcmp(argv[1], "-f") == 0 ? load(argv[2]) : NULL;
+    ssize_t n = request ? decode(request) : -1;
+    if (n < 0) {
+        fputs("mango-errand: started by the sandbox backends of remote services, not by hand\n", stderr);
+        return 64;
+    }
+    struct fields f = {.at = request, .left = (size_t)n};
+    uint64_t op = field_number(&f);
+    int e = open_place(&place, &f);
+    if (e)
+        return answer_error(e, place.ws.root);
+    for (uint64_t left = field_number(&f); left > 0 && !f.bad; left--)
+        forget(&place, field_z(&f));
+    return dispatch(&place, &f, argv[0], op);
+}

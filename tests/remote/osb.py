@@ -1,0 +1,83 @@
+"""OpenSandbox on this machine: its real lifecycle server from PyPI on a real Engine, with images made here. execd and the egress filter are in no
+registry: tests/remote/standin has them."""
+import os
+import subprocess
+import tempfile
+
+from rig import WORK, Service, free_port, image, pip, standin, with_libraries
+
+SERVER = ["opensandbox-server==1.1.1"]
+KEY = "osb-test-key-7f3a"
+EXECD, EGRESS = "mango-test/execd:own", "mango-test/egress:own"
+
+BOOTSTRAP = """#!/bin/sh
+/opt/opensandbox/execd execd >/tmp/execd.log 2>&1 &
+"$@" &
+wait $!
+"""
+
+CONFIG = """
+[server]
+host = "127.0.0.1"
+port = {port}
+api_key = "{key}"
+max_sandbox_timeout_seconds = 86400
+[log]
+level = "INFO"
+[runtime]
+type = "docker"
+execd_image = "{execd}"
+[store]
+type = "sqlite"
+path = "{folder}/opensandbox.db"
+[docker]
+network_mode = "bridge"
+publish_host = "127.0.0.1"
+[ingress]
+mode = "direct"
+[egress]
+image = "{egress}"
+mode = "dns+nft"
+readiness_timeout_seconds = 30.0
+"""
+
+
+def prepare():
+    """All that needs a registry or a compiler; before the network is changed."""
+    return pip("opensandbox", SERVER), standin()
+
+
+def make_images(program):
+    with tempfile.TemporaryDirectory() as d:
+        script = os.path.join(d, "bootstrap.sh")
+        with open(script, "w", encoding="ascii") as f:
+            f.write(BOOTSTRAP)
+        os.chmod(script, 0o755)
+        image(EXECD, os.environ["MANGO_DOCKER_IMAGE"], {"/execd": program, "/bootstrap.sh": script})
+    image(EGRESS, os.environ["MANGO_DOCKER_IMAGE"], {"/egress": program, **with_libraries("nft")}, 'ENTRYPOINT ["/egress", "egress"]')
+
+
+class OpenSandbox(Service):
+    """The server; env is what the plugin needs to find it."""
+
+    def __init__(self, python, program):
+        make_images(program)
+        port = free_port()
+        self.folder = tempfile.mkdtemp(prefix="opensandbox.", dir=WORK)
+        config = os.path.join(self.folder, "config.toml")
+        with open(config, "w", encoding="ascii") as f:
+            f.write(CONFIG.format(port=port, key=KEY, execd=EXECD, egress=EGRESS, folder=self.folder))
+        super().__init__("opensandbox-server", [os.path.join(os.path.dirname(python), "opensandbox-server"), "--config", config], port, {"HOME": self.folder})
+        self.env = {
+            "OPEN_SANDBOX_DOMAIN": f"127.0.0.1:{port}",
+            "OPEN_SANDBOX_API_KEY": KEY,
+            "OPEN_SANDBOX_IMAGE": os.environ["MANGO_DOCKER_IMAGE"],
+            "OPEN_SANDBOX_TIMEOUT": "3600",
+            "OPEN_SANDBOX_MEMORY": "512Mi",
+        }
+
+    @staticmethod
+    def left():
+        """What of the service is on the Engine: the witness beside the service's own list."""
+        out = subprocess.run(["docker", "ps", "-a", "--filter", "label=opensandbox.io/id", "--format", "{{.Names}} {{.Status}}"], check=True, capture_output=True, text=True).stdout
+        return out.split("\n")[:-1]

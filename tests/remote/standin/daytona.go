@@ -1,0 +1,4 @@
+package main
+
+func daytonaAPIMain([]string) error    { return nil }
+func daytonaDaemonMain([]string) error { return nil }
