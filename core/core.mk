@@ -17,6 +17,7 @@ libcore_la_SOURCES = \
 	core/api/params.c \
 	core/api/render.c \
 	core/api/render.h \
+	core/api/resources.c \
 	core/api/routes.c \
 	core/api/routes.h \
 	core/api/scope.c \
@@ -104,6 +105,8 @@ libcore_la_SOURCES = \
 	core/domain/page.c \
 	core/domain/page.h \
 	core/domain/principal.h \
+	core/domain/resource.c \
+	core/domain/resource.h \
 	core/domain/session.c \
 	core/domain/session.h \
 	core/domain/thread.h \
@@ -288,6 +291,8 @@ libcore_la_SOURCES = \
 	core/run/mcp-tools.h \
 	core/run/mcp-work.h \
 	core/run/mcp.h \
+	core/run/mounts.c \
+	core/run/mounts.h \
 	core/run/ongoing.c \
 	core/run/outcome.c \
 	core/run/outcome.h \
@@ -361,6 +366,8 @@ libcore_la_SOURCES = \
 	core/service/memory.c \
 	core/service/memory.h \
 	core/service/pollers.c \
+	core/service/resource.c \
+	core/service/resource.h \
 	core/service/roster.c \
 	core/service/roster.h \
 	core/service/session.c \
@@ -427,6 +434,8 @@ libcore_la_SOURCES = \
 	core/store/pipe.c \
 	core/store/pooler.c \
 	core/store/res.c \
+	core/store/resource.c \
+	core/store/resource.h \
 	core/store/sandbox-list.c \
 	core/store/sandbox.c \
 	core/store/sandbox.h \

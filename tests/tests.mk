@@ -192,6 +192,7 @@ e2e_tests = \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
+	tests/e2e/test_resources.py \
 	tests/e2e/test_retries.py \
 	tests/e2e/test_sandbox_chaos.py \
 	tests/e2e/test_sandboxes.py \
@@ -311,6 +312,7 @@ EXTRA_DIST += \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
+	tests/e2e/test_resources.py \
 	tests/e2e/test_retries.py \
 	tests/e2e/test_sandbox_chaos.py \
 	tests/e2e/test_sandboxes.py \
@@ -335,6 +337,8 @@ EXTRA_DIST += \
 	tests/e2e/work_rig.py \
 	tests/e2e/worker_rig.py \
 	tests/e2e/ws.py \
+	tests/fixtures/bad-requests.json \
+	tests/fixtures/bad-requests.json \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \
 	tests/remote/osb.py \

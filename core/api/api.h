@@ -101,6 +101,7 @@ mg_http_handler mg_get_work_poll, mg_get_work_list, mg_get_work, mg_post_work, m
 mg_http_handler mg_get_vaults, mg_post_vaults, mg_get_vault, mg_post_vault, mg_delete_vault, mg_post_vault_archive;
 mg_http_handler mg_get_credentials, mg_post_credentials, mg_get_credential, mg_post_credential, mg_delete_credential,
     mg_post_credential_archive;
+mg_http_handler mg_get_resources, mg_post_resources, mg_get_resource, mg_post_resource, mg_delete_resource;
 mg_http_handler mg_get_files, mg_post_files, mg_get_file, mg_delete_file, mg_get_file_content;
 mg_http_handler mg_get_memory_stores, mg_post_memory_stores, mg_get_memory_store, mg_post_memory_store,
     mg_delete_memory_store, mg_post_memory_store_archive;

@@ -119,6 +119,12 @@ static const struct doc {
     {MG_GET, "/v1/memory_stores/{}/memory_versions/{}", "getMemoryVersion", "One version.", NULL, "MemoryVersion"},
     {MG_POST, "/v1/memory_stores/{}/memory_versions/{}/redact", "redactMemoryVersion",
      "Destroys path and content of a version that is not the newest; its place stays.", NULL, "MemoryVersion"},
+    {MG_GET, "/v1/sessions/{}/resources", "listResources", "What is attached to the session.", NULL, "ResourcePage"},
+    {MG_POST, "/v1/sessions/{}/resources", "addResource", "Attaches a file.", "ResourceAdd", "Resource"},
+    {MG_GET, "/v1/sessions/{}/resources/{}", "getResource", "One resource.", NULL, "Resource"},
+    {MG_POST, "/v1/sessions/{}/resources/{}", "updateResource", "Refused: a file has nothing to change.", "Any",
+     "Resource"},
+    {MG_DELETE, "/v1/sessions/{}/resources/{}", "deleteResource", "Takes a file out of the session.", NULL, "Deleted"},
     {MG_GET, "/v1/models", "listModels", "The models that this server knows of.", NULL, "ModelPage"},
     {MG_GET, "/v1/models/{}", "getModel", "One model.", NULL, "Model"},
 };
@@ -153,6 +159,7 @@ static const struct {
     {"memories", "memory_id"},
     {"memory_versions", "memory_version_id"},
     {"files", "file_id"},
+    {"resources", "resource_id"},
 };
 enum { N_PARAMS = sizeof(PARAMS) / sizeof(PARAMS[0]), PATH_PARAMS_MAX = 4 };
 

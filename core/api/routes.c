@@ -142,6 +142,12 @@ const struct mg_route mg_routes[] = {
     {MG_DELETE, "/v1/files/{}", mg_delete_file, .body_max = SMALL_BODY},
     {MG_GET, "/v1/files/{}/content", mg_get_file_content, .flags = MG_ROUTE_TRANSFER},
 
+    {MG_GET, "/v1/sessions/{}/resources", mg_get_resources, .query = LIST},
+    {MG_POST, "/v1/sessions/{}/resources", mg_post_resources, .query = NULL},
+    {MG_GET, "/v1/sessions/{}/resources/{}", mg_get_resource, .query = NULL},
+    {MG_POST, "/v1/sessions/{}/resources/{}", mg_post_resource, .query = NULL},
+    {MG_DELETE, "/v1/sessions/{}/resources/{}", mg_delete_resource, .body_max = SMALL_BODY},
+
     {MG_GET, "/v1/models", mg_get_models, .query = LIST_MODELS},
     {MG_GET, "/v1/models/{}", mg_get_model, .query = NULL},
 
@@ -180,7 +186,6 @@ const struct mg_route mg_routes[] = {
     ABSENT("/v1/dreams"),
     ABSENT("/v1/tunnels"),
     ABSENT("/v1/user_profiles"),
-    ABSENT("/v1/sessions/{}/resources"),
     {.pattern = NULL},
 };
 

@@ -3,16 +3,13 @@
 #include "domain/metadata.h"
 #include "domain/vault.h"
 
-static const char NO_RESOURCES[] = "files, repositories and memory stores are not part of this build, so nothing can "
-                                   "be mounted; send [] or leave it out";
-
 enum { C_AGENT, C_ENVIRONMENT, C_TITLE, C_METADATA, C_RESOURCES, C_VAULTS, C_EVENTS, C_BUDGET, N_CREATE };
 static const struct mg_field_rule CREATE_RULES[] = {
     [C_AGENT] = {.name = "agent", .type = MG_FT_STRING_OR_OBJECT, .flags = MG_FF_REQUIRED},
     [C_ENVIRONMENT] = {.name = "environment_id", .type = MG_FT_ID, .flags = MG_FF_REQUIRED},
     [C_TITLE] = {.name = "title", .type = MG_FT_STRING, .flags = MG_FF_NULL, .max = MG_SESSION_TITLE_MAX},
     [C_METADATA] = {.name = "metadata", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
-    [C_RESOURCES] = {.name = "resources", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .refusal = NO_RESOURCES},
+    [C_RESOURCES] = {.name = "resources", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .max = MG_RESOURCES_MAX},
     [C_VAULTS] = {.name = "vault_ids", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .max = MG_SESSION_VAULTS_MAX},
     [C_EVENTS] = {.name = "initial_events", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
     [C_BUDGET] = {.name = "budget", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
@@ -45,6 +42,8 @@ mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, st
         rc = mg_metadata_patch(a, x.metadata, m[C_METADATA], &meta, &x.metadata, err);
     if (rc >= 0)
         rc = mg_vault_ids_parse(a, m[C_VAULTS], &x.vault_ids, &x.vaults, &x.n_vaults, err);
+    if (rc >= 0 && mg_given(m[C_RESOURCES]))
+        rc = mg_resources_parse(a, m[C_RESOURCES], &x.resources, &x.n_resources, err);
     if (rc >= 0)
         rc = budget_of(a, m[C_BUDGET], &x.budget_nano, err);
     if (rc >= 0 && mg_given(m[C_EVENTS]))

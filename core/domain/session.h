@@ -4,6 +4,7 @@
 
 #include "domain/agent.h"
 #include "domain/event.h"
+#include "domain/resource.h"
 #include "domain/usage.h"
 
 enum { MG_SESSION_TITLE_MAX = 512 /* characters */ };
@@ -16,6 +17,8 @@ struct mg_session_create {
     struct mg_sv vault_ids; /* JSON text; its items: */
     struct mg_sv *vaults;
     int n_vaults;
+    struct mg_resource_spec *resources;
+    int n_resources;
     struct mg_draft *events;
     int n_events;
     int64_t budget_nano; /* MG_BUDGET_NONE: none */

@@ -442,6 +442,7 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .hub = s->hub,
         .model = s->model,
         .sandboxes = s->sandboxes,
+        .objects = s->objects,
         .notify = s->notify,
         .node = s->node,
         .threads = (unsigned)mg_conf_int(s->conf, MG_OPT_ENGINE_THREADS),

@@ -15,6 +15,8 @@ struct mg_object_ops {
     void (*end)(struct mg_object_put *p); /* frees; what was not sealed is dropped as far as it can be */
     mg_rc (*read)(struct mg_object_backend *b, const char *key, int64_t size, mg_object_sink *sink, void *ctx,
                   struct mg_cancel *cancel, struct mg_err *err);
+    /* Exactly n bytes from offset at. */
+    mg_rc (*read_at)(struct mg_object_backend *b, const char *key, int64_t at, char *p, size_t n, struct mg_err *err);
     /* MG_OK: nothing of it is there any more, the beginnings of an upload included. */
     mg_rc (*remove)(struct mg_object_backend *b, const char *key, struct mg_err *err);
     void (*close)(struct mg_object_backend *b);

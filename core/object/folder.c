@@ -154,13 +154,18 @@ static mg_rc check_size(int fd, int64_t size, struct mg_err *err)
     return MG_OK;
 }
 
+static mg_rc missing(struct mg_err *err)
+{
+    return mg_err_set(err, MG_EIO, "the object store does not have these bytes any more");
+}
+
 static mg_rc folder_read(struct mg_object_backend *b, const char *key, int64_t size, mg_object_sink *sink, void *ctx,
                          struct mg_cancel *cancel, struct mg_err *err)
 {
     struct folder *f = (struct folder *)b;
     mg_autofd int fd = open_beneath(f->fd, place_of(key).s, O_RDONLY | O_NONBLOCK, 0);
     if (fd < 0 && errno == ENOENT)
-        return mg_err_set(err, MG_EGONE, "the object store does not have these bytes any more");
+        return missing(err);
     if (fd < 0)
         return failed(err, "cannot be read");
     mg_rc rc = check_size(fd, size, err);
@@ -177,6 +182,24 @@ static mg_rc folder_read(struct mg_object_backend *b, const char *key, int64_t s
         at += n;
     }
     return rc;
+}
+
+static mg_rc folder_read_at(struct mg_object_backend *b, const char *key, int64_t at, char *p, size_t n,
+                            struct mg_err *err)
+{
+    struct folder *f = (struct folder *)b;
+    mg_autofd int fd = open_beneath(f->fd, place_of(key).s, O_RDONLY | O_NONBLOCK, 0);
+    if (fd < 0)
+        return errno == ENOENT ? missing(err) : failed(err, "cannot be read");
+    for (size_t done = 0; done < n;) {
+        ssize_t k = pread(fd, p + done, n - done, at + (int64_t)done);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return k < 0 ? failed(err, "cannot be read") : missing(err);
+        done += (size_t)k;
+    }
+    return MG_OK;
 }
 
 static mg_rc folder_remove(struct mg_object_backend *b, const char *key, struct mg_err *err)
@@ -230,6 +253,7 @@ static const struct mg_object_ops FOLDER_OPS = {
     .seal = folder_seal,
     .end = folder_end,
     .read = folder_read,
+    .read_at = folder_read_at,
     .remove = folder_remove,
     .close = folder_close,
 };

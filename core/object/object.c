@@ -192,15 +192,36 @@ void mg_upload_end(struct mg_upload *u, struct mg_pg *pg, mg_rc committed, const
 
 /* ---- reading ---- */
 
-mg_rc mg_object_read(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, int64_t size, mg_object_sink *sink,
-                     void *ctx, struct mg_cancel *cancel, struct mg_err *err)
+static mg_rc key_of(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, struct mg_object_key *ret,
+                    struct mg_err *err)
 {
-    struct mg_object_key k = {""};
     mg_rc rc = claim(o, pg, err);
     if (rc < 0)
         return rc;
     if (key.len != MG_OBJECT_KEY - 1)
         return mg_err_set(err, MG_EINTERNAL, "a stored object key is damaged");
-    memcpy(k.s, key.ptr, key.len);
-    return o->backend->ops->read(o->backend, k.s, size, sink, ctx, cancel, err);
+    memcpy(ret->s, key.ptr, key.len);
+    ret->s[key.len] = '\0';
+    return MG_OK;
+}
+
+mg_rc mg_object_read_at(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, int64_t size, int64_t at, char *p,
+                        size_t max, size_t *ret_n, struct mg_err *err)
+{
+    struct mg_object_key k;
+    int64_t left = at < size ? size - at : 0;
+    size_t n = (int64_t)max < left ? max : (size_t)left;
+    mg_rc rc = key_of(o, pg, key, &k, err);
+    if (rc >= 0 && n)
+        rc = o->backend->ops->read_at(o->backend, k.s, at, p, n, err);
+    *ret_n = n;
+    return rc;
+}
+
+mg_rc mg_object_read(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, int64_t size, mg_object_sink *sink,
+                     void *ctx, struct mg_cancel *cancel, struct mg_err *err)
+{
+    struct mg_object_key k;
+    mg_rc rc = key_of(o, pg, key, &k, err);
+    return rc < 0 ? rc : o->backend->ops->read(o->backend, k.s, size, sink, ctx, cancel, err);
 }

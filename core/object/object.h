@@ -51,6 +51,9 @@ void mg_upload_end(struct mg_upload *u, struct mg_pg *pg, mg_rc committed, const
 typedef mg_rc mg_object_sink(void *ctx, struct mg_sv data, struct mg_err *err);
 mg_rc mg_object_read(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, int64_t size, mg_object_sink *sink,
                      void *ctx, struct mg_cancel *cancel, struct mg_err *err) MG_MUSTCHECK;
+/* At most max bytes from offset at into p; fewer only at the end. */
+mg_rc mg_object_read_at(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, int64_t size, int64_t at, char *p,
+                        size_t max, size_t *ret_n, struct mg_err *err) MG_MUSTCHECK;
 /* Something was released (mg_object_release): the keeper looks soon. */
 void mg_objects_wake(struct mg_objects *o);
 

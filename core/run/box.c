@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/engine-internal.h"
+#include "run/mounts.h"
 #include "sandbox/manager.h"
 
 /* Concurrency: engine.lock guards the map and each box's refs; box.lock is held through a call, so that a cancelled call ends before the next one
@@ -15,6 +16,7 @@ struct mg_box {
     struct mg_tools *tools;
     unsigned refs;    /* guarded by engine.lock; the map holds one */
     uint64_t used_ns; /* guarded by engine.lock */
+    bool stale;       /* guarded by engine.lock: what is mounted may have changed */
 };
 
 static void box_free(struct mg_box *b)
@@ -75,7 +77,8 @@ struct mg_sandbox *mg_box_sandbox(struct mg_box *b)
 bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread)
 {
     pthread_mutex_lock(&e->lock);
-    bool have = mg_map_get(e->boxes, key_of(session, thread)) != NULL;
+    const struct mg_box *b = mg_map_get(e->boxes, key_of(session, thread));
+    bool have = b && !b->stale;
     pthread_mutex_unlock(&e->lock);
     return have;
 }
@@ -84,22 +87,43 @@ bool mg_box_ready(struct mg_engine *e, const struct mg_id *session, const struct
 {
     pthread_mutex_lock(&e->lock);
     const struct mg_box *b = mg_map_get(e->boxes, key_of(session, thread));
-    bool ready = b && mg_sandbox_fresh(b->sandbox);
+    bool ready = b && !b->stale && mg_sandbox_fresh(b->sandbox);
     pthread_mutex_unlock(&e->lock);
     return ready;
 }
 
+static void set_stale(struct mg_box *b, bool stale)
+{
+    pthread_mutex_lock(&b->engine->lock);
+    b->stale = stale;
+    pthread_mutex_unlock(&b->engine->lock);
+}
+
+/* The flag goes down first: what changes meanwhile raises it again. */
+static mg_rc freshen(struct mg_box *b, struct mg_pg *pg, struct mg_err *err)
+{
+    set_stale(b, false);
+    mg_rc rc = mg_mounts_sync(b->engine, pg, &b->session, b->sandbox, err);
+    if (rc < 0)
+        set_stale(b, true);
+    return rc;
+}
+
 /* One that is here already keeps its shell; only its backend is asked whether it still answers. MG_ENOTFOUND: none here. */
-static mg_rc gate(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread, struct mg_err *err)
+static mg_rc gate(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,
+                  struct mg_err *err)
 {
     pthread_mutex_lock(&e->lock);
     struct mg_box *b = mg_map_get(e->boxes, key_of(session, thread));
     if (b)
         b->refs++;
+    bool stale = b && b->stale;
     pthread_mutex_unlock(&e->lock);
     if (!b)
         return MG_ENOTFOUND;
     mg_rc rc = mg_sandbox_gate(b->sandbox, err);
+    if (rc >= 0 && stale)
+        rc = freshen(b, pg, err);
     box_unref(b);
     return rc;
 }
@@ -112,7 +136,7 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
     mg_auto(res) struct mg_res *r = NULL;
     if (!e->opts.sandboxes)
         return mg_err_set(err, MG_EINVAL, "this server runs no sandbox: set MANGO_SANDBOX");
-    mg_rc rc = gate(e, session, thread, err);
+    mg_rc rc = gate(e, pg, session, thread, err);
     if (rc != MG_ENOTFOUND)
         return rc;
     rc = mg_pg_exec(pg, &SQL_ENV, (const struct mg_sv[]){mg_id_sv(session)}, 1, &r, err);
@@ -124,6 +148,8 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
     *b = (struct mg_box){.session = *session, .thread = *thread, .engine = e, .refs = 1, .used_ns = mg_now_ns()};
     pthread_mutex_init(&b->lock, NULL);
     rc = mg_sandbox_acquire(e->opts.sandboxes, pg, mg_id_sv(session), mg_res_sv(r, 0, 0), cancel, &b->sandbox, err);
+    if (rc >= 0)
+        rc = mg_mounts_sync(e, pg, session, b->sandbox, err);
     if (rc < 0) {
         box_free(b);
         return rc;
@@ -135,6 +161,26 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
     if (old)
         box_unref(old);
     return MG_OK;
+}
+
+struct mark {
+    struct mg_sv session;
+};
+
+static void mark_look(void *ctx, struct mg_sv key, void *value)
+{
+    const struct mark *m = ctx;
+    struct mg_box *b = value;
+    (void)key;
+    if (mg_sv_eq(mg_id_sv(&b->session), m->session))
+        b->stale = true;
+}
+
+void mg_box_stale(struct mg_engine *e, struct mg_sv session)
+{
+    pthread_mutex_lock(&e->lock);
+    mg_map_each(e->boxes, mark_look, &(struct mark){session});
+    pthread_mutex_unlock(&e->lock);
 }
 
 enum { SCAN_BATCH = 64 /* boxes that one look under the lock collects */ };

@@ -184,6 +184,8 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
 void mg_box_drop(struct mg_engine *e,
                  const struct mg_id *session); /* closes the shells of its threads, forgets the handles */
 void mg_box_drop_idle(struct mg_engine *e, uint64_t idle_ns); /* 0: all */
+/* What is mounted in the session's sandbox may have changed: the next call looks. Any thread. */
+void mg_box_stale(struct mg_engine *e, struct mg_sv session);
 
 /* ---- clock.c: the node's lease, timers, takeover ---- */
 mg_rc mg_clock_start(struct mg_engine *e, struct mg_err *err) MG_MUSTCHECK;

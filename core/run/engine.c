@@ -251,6 +251,7 @@ void mg_engine_check(struct mg_engine *e, struct mg_sv session)
     struct mg_run *all[MG_RUN_SIBLINGS_MAX];
     if (atomic_load(&e->draining))
         return;
+    mg_box_stale(e, session);
     int n = mg_run_siblings(e, session, all);
     for (int i = 0; i < n; i++) {
         if (i == 0 && all[i]->roster)

@@ -16,6 +16,7 @@ struct mg_hub;
 struct mg_model;
 struct mg_net;
 struct mg_notify;
+struct mg_objects;
 struct mg_prices;
 struct mg_sandboxes;
 struct mg_session_state;
@@ -35,6 +36,7 @@ struct mg_engine_opts {
     const char *conninfo;
     struct mg_hub *hub;
     struct mg_model *model;
+    struct mg_objects *objects;     /* NULL: sessions have no files */
     struct mg_sandboxes *sandboxes; /* NULL: cloud environments cannot run tools */
     struct mg_notify *notify;       /* NULL: one node */
     struct mg_id node;

@@ -1,3 +1,5 @@
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -145,6 +147,20 @@ static mg_rc box_exec(void *box, const struct mg_exec_req *req, struct mg_exec_s
 
 /* ---- files ---- */
 
+#define SESSION_FOLDER "/mnt/session"
+
+/* /mnt/session is a folder of the workspace: a path in it becomes one relative to the root. */
+static struct mango_sv mapped(const char *path, char out[PATH_MAX])
+{
+    size_t n = strlen(SESSION_FOLDER);
+    if (strncmp(path, SESSION_FOLDER, n) != 0 || (path[n] != '/' && path[n] != '\0'))
+        return (struct mango_sv){path, strlen(path)};
+    int len = snprintf(out, PATH_MAX, ".session%s", path + n);
+    if (len < 0 || len >= PATH_MAX)
+        return (struct mango_sv){path, strlen(path)};
+    return (struct mango_sv){out, (size_t)len};
+}
+
 struct reader {
     struct mg_buf *out;
     size_t room; /* a plugin that gives more than was asked for is cut here */
@@ -164,6 +180,7 @@ static mg_rc box_read(void *box, const char *path, int64_t offset, size_t max, s
 {
     struct mg_sandbox *s = box;
     struct visit v;
+    char place[PATH_MAX];
     int32_t eof = 0;
     if (offset < 0)
         return mg_err_set(err, MG_EINVAL, "offset must not be negative");
@@ -171,7 +188,7 @@ static mg_rc box_read(void *box, const char *path, int64_t offset, size_t max, s
         return MG_EGONE;
     struct reader r = {out, max};
     struct mango_read_req req = {.struct_size = sizeof(req),
-                                 .path = {path, strlen(path)},
+                                 .path = mapped(path, place),
                                  .offset = (uint64_t)offset,
                                  .max = max,
                                  .sink = on_bytes,
@@ -187,12 +204,28 @@ static mg_rc box_write(void *box, const char *path, struct mg_sv content, struct
 {
     struct mg_sandbox *s = box;
     struct visit v;
+    char place[PATH_MAX];
     if (!visit_begin(&v, s, MG_OP_WRITE, in_ms(MG_SANDBOX_FILE_MS), NULL, err))
         return MG_EGONE;
     struct mango_write_req req = {.struct_size = sizeof(req),
-                                  .path = {path, strlen(path)},
+                                  .path = mapped(path, place),
                                   .content = {content.ptr, content.len},
                                   .source_len = -1};
+    return visit_end(&v, s->plugin->sandbox->write(s->plugin->ctx, &v.call, mg_sandbox_id(s), &req));
+}
+
+mg_rc mg_sandbox_put(struct mg_sandbox *s, const char *path, uint32_t mode, mango_source_fn *source, void *ctx,
+                     int64_t len, struct mg_err *err)
+{
+    struct visit v;
+    if (!visit_begin(&v, s, MG_OP_WRITE, in_ms(MG_SANDBOX_PUT_MS), NULL, err))
+        return MG_EGONE;
+    struct mango_write_req req = {.struct_size = sizeof(req),
+                                  .mode = mode,
+                                  .path = {path, strlen(path)},
+                                  .source = source,
+                                  .source_ctx = ctx,
+                                  .source_len = len};
     return visit_end(&v, s->plugin->sandbox->write(s->plugin->ctx, &v.call, mg_sandbox_id(s), &req));
 }
 
@@ -200,10 +233,11 @@ static mg_rc box_stat(void *box, const char *path, struct mg_file_stat *ret, str
 {
     struct mg_sandbox *s = box;
     struct visit v;
+    char place[PATH_MAX];
     if (!visit_begin(&v, s, MG_OP_STAT, in_ms(MG_SANDBOX_FILE_MS), NULL, err))
         return MG_EGONE;
     struct mango_stat st = {.struct_size = sizeof(st)};
-    struct mango_sv p = {path, strlen(path)};
+    struct mango_sv p = mapped(path, place);
     mg_rc rc = visit_end(&v, s->plugin->sandbox->stat(s->plugin->ctx, &v.call, mg_sandbox_id(s), p, 0, &st));
     if (rc < 0)
         return rc;

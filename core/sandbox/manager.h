@@ -23,6 +23,7 @@ enum {
     MG_SANDBOX_CONTROL_MS =
         60000, /* create and attach: an image may have to be pulled on top, see MANGO_SANDBOX_CREATE_MS */
     MG_SANDBOX_FILE_MS = 60000,   /* read, write, stat */
+    MG_SANDBOX_PUT_MS = 300000,   /* a large file from the object store */
     MG_SANDBOX_SETUP_MS = 600000, /* packages of the environment, once per session */
     MG_SANDBOX_HEALTH_MS = 2000,
     MG_SANDBOX_DESTROY_MS = 30000,    /* destroy has a limit of its own, not the caller's */
@@ -74,6 +75,9 @@ bool mg_sandbox_fresh(const struct mg_sandbox *box); /* it has answered just now
 
 /* The table for mg_tools_new(mg_sandbox_ops(box), box). */
 const struct mg_tool_ops *mg_sandbox_ops(const struct mg_sandbox *box);
+/* Writes a file of len bytes that come from source, a piece at a time, on this thread. mode: of a new one. */
+mg_rc mg_sandbox_put(struct mg_sandbox *box, const char *path, uint32_t mode, mango_source_fn *source, void *ctx,
+                     int64_t len, struct mg_err *err) MG_MUSTCHECK;
 const char *mg_sandbox_provider(const struct mg_sandbox *box);
 
 /* Refuses at session creation what the backend can never do (limited network, packages without the capability).

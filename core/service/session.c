@@ -13,6 +13,7 @@
 #include "sandbox/manager.h"
 #include "service/admission.h"
 #include "store/mcp-tools.h"
+#include "service/resource.h"
 #include "service/roster.h"
 #include "store/vault.h"
 
@@ -114,7 +115,11 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
     struct mg_session_state fresh = {.session = s->id,
                                      .roster = s->coordinator.ptr,
                                      .self_hosted = rc >= 0 && mg_sv_eqz(base.env_type, "self_hosted")};
+    struct mg_sv resources = MG_SV("[]");
     (void)mg_id_from(s->environment_id, &fresh.environment);
+    if (rc >= 0)
+        rc = mg_resources_attach(a, &t, s->workspace, mg_id_sv(&s->id), fresh.self_hosted, c.resources, c.n_resources,
+                                 &resources, err);
     if (rc >= 0 && c.n_events)
         rc = mg_admit_in(e, &t, a, &fresh, c.events, c.n_events, &admitted, err);
     if (rc >= 0)
@@ -124,6 +129,7 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
     if (admitted)
         mg_admitted_publish(e, admitted);
     *ret = mg_session_new_row(s, admitted ? mg_admitted_status(admitted) : mg_session_status_name(MG_ST_IDLE));
+    ret->resources = resources;
     return MG_OK;
 }
 

@@ -85,11 +85,36 @@ static const struct mg_stmt SQL_DELETE = {
     "DELETE FROM files WHERE workspace_id = $1 AND id = $2 RETURNING object_key",
 };
 
+/* The lock comes first: a resource that is being made holds it shared. */
+static const struct mg_stmt SQL_LOCK = {"file_lock",
+                                        "SELECT 1 FROM files WHERE workspace_id = $1 AND id = $2 FOR UPDATE"};
+static const struct mg_stmt SQL_USED = {
+    "file_used",
+    "SELECT r.session_id FROM session_resources r JOIN session_state st ON st.session_id = r.session_id"
+    " WHERE r.file_id = $1 AND st.deleting_at IS NULL LIMIT 1",
+};
+
+static mg_rc check_unused(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *locked = NULL, *r = NULL;
+    mg_rc rc = mg_txn_query(t, &SQL_LOCK, (const struct mg_sv[]){workspace, id}, 2, &locked, err);
+    if (rc >= 0 && mg_res_rows(locked) == 0)
+        return missing(id, err);
+    if (rc >= 0)
+        rc = mg_txn_query(t, &SQL_USED, &id, 1, &r, err);
+    if (rc < 0 || mg_res_rows(r) == 0)
+        return rc;
+    return mg_err_set(err, MG_ECONFLICT, "file '%.*s' is a resource of session '%.*s'; remove it there first",
+                      MG_SV_ARG(mg_shown_id(id)), MG_SV_ARG(mg_res_sv(r, 0, 0)));
+}
+
 mg_rc mg_file_delete(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id,
                      struct mg_sv *ret_key, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_DELETE, (const struct mg_sv[]){workspace, id}, 2, &r, err);
+    mg_rc rc = check_unused(t, workspace, id, err);
+    if (rc >= 0)
+        rc = mg_txn_query(t, &SQL_DELETE, (const struct mg_sv[]){workspace, id}, 2, &r, err);
     if (rc < 0)
         return rc;
     if (mg_res_rows(r) == 0)

@@ -12,6 +12,7 @@
  * read-only root and with an Engine on another host, and a new volume takes the folder's owner over. */
 
 #define CHILD_REPO "mango-box"
+#define SESSION_LINK "mnt/session" /* leads to .session of the workspace: what the server mounts for the session */
 
 #if defined(__x86_64__)
 #define OWN_ARCH "amd64"
@@ -141,6 +142,7 @@ static void child_name(const struct docker *d, const char *base_id, const char *
     uint64_t h = d->program_hash;
     const char *colon = strchr(base_id, ':');
     fnv(&h, root, strlen(root));
+    fnv(&h, SESSION_LINK, strlen(SESSION_LINK));
     fnv(&h, d->set.user, strlen(d->set.user));
     snprintf(out, TAG_MAX, CHILD_REPO ":%.32s-%016llx", colon ? colon + 1 : base_id, (unsigned long long)h);
 }
@@ -148,6 +150,15 @@ static void child_name(const struct docker *d, const char *base_id, const char *
 static void put_folder(struct text *tar, const char *path, uint32_t mode, uint32_t uid, uint32_t gid)
 {
     const struct tar_entry e = {.path = sv_z(path), .kind = 'd', .mode = mode, .uid = uid, .gid = gid};
+    tar_head(tar, &e);
+}
+
+static void put_session_link(struct text *tar, const char *root)
+{
+    char target[512];
+    snprintf(target, sizeof(target), "%s/.session", root);
+    const struct tar_entry e = {.path = sv_z(SESSION_LINK), .link = sv_z(target), .kind = 'l', .mode = 0777};
+    put_folder(tar, "mnt", 0755, 0, 0);
     tar_head(tar, &e);
 }
 
@@ -165,6 +176,7 @@ static mango_status put_files(struct docker *d, const struct mango_call *call, c
     text_sv(&tar, program);
     tar_pad(&tar, program.len);
     put_folder(&tar, root + 1, 0755, d->uid, d->gid);
+    put_session_link(&tar, root);
     /* The runtime gives what it mounts there the mode of the image's folder. */
     for (int i = 0; i < 3; i++)
         put_folder(&tar, open_folders[i], 01777, 0, 0);

@@ -42,7 +42,7 @@ static const char *const proc_dirs[] = {"/proc/acpi", "/proc/asound", "/proc/scs
 static const char *const proc_files[] = {"/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/sched_debug"};
 
 /* Of a configured root: made by us instead. */
-static const char *const own_entries[] = {"proc", "dev", "sys", "tmp", "workspace", "run", "var"};
+static const char *const own_entries[] = {"proc", "dev", "sys", "tmp", "workspace", "run", "var", "mnt"};
 
 static const char made_files[][2][160] = {
     {"passwd", "root:x:0:0:root:/root:/usr/sbin/nologin\nmango:x:1000:1000::" SRT_ROOT ":/bin/sh\n"
@@ -276,6 +276,9 @@ bool root_words(struct srt *s)
     if (s->runtime)
         runtime_words(s);
     (void)words3(w, "--ro-bind", s->boxes.runner, SRT_RUNNER);
+    (void)words3(w, "--perms", "0755", "--dir");
+    word(w, "/mnt");
+    (void)words3(w, "--symlink", SRT_ROOT "/.session", "/mnt/session"); /* what the server mounts for the session */
     word(w, "--remount-ro");
     word(w, "/");
     if (s->runtime)

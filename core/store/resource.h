@@ -1,0 +1,45 @@
+/* Resources of sessions, and what sessions.resources shows of them. Changes are made under the session's lock. */
+#ifndef MG_STORE_RESOURCE_H
+#define MG_STORE_RESOURCE_H
+
+#include "domain/id.h"
+#include "domain/resource.h"
+#include "store/list.h"
+
+struct mg_resource_row {
+    struct mg_sv id, type, file_id, mount_path;
+    int64_t created_us, updated_us;
+};
+
+/* What a file resource needs of its file, locked against its deletion. Arena memory. MG_ENOTFOUND with the place. */
+mg_rc mg_resource_file(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv file_id,
+                       int64_t *ret_size, struct mg_err *err) MG_MUSTCHECK;
+/* Number of resources and bytes of their files. */
+mg_rc mg_resource_sums(struct mg_txn *t, struct mg_sv session, int64_t *ret_n, int64_t *ret_bytes,
+                       struct mg_err *err) MG_MUSTCHECK;
+/* All paths, for comparing. */
+mg_rc mg_resource_paths(struct mg_arena *a, struct mg_txn *t, struct mg_sv session, struct mg_sv **ret, int *ret_n,
+                        struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_resource_insert(struct mg_arena *a, struct mg_txn *t, struct mg_sv session, const struct mg_resource_spec *s,
+                         struct mg_resource_row *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_resource_delete(struct mg_txn *t, struct mg_sv session, struct mg_sv id, struct mg_err *err) MG_MUSTCHECK;
+/* Writes sessions.resources anew from the rows. */
+mg_rc mg_resources_show(struct mg_txn *t, struct mg_sv session, struct mg_err *err) MG_MUSTCHECK;
+
+/* MG_ENOTFOUND. Arena memory. */
+mg_rc mg_resource_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace, struct mg_sv session,
+                      struct mg_sv id, struct mg_resource_row *ret, struct mg_err *err) MG_MUSTCHECK;
+/* In the order of their ids. */
+mg_rc mg_resource_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_sv session,
+                       struct mg_res **ret_res, struct mg_resource_row **ret, struct mg_list_page *ret_page,
+                       struct mg_err *err) MG_MUSTCHECK;
+
+/* What is to be put into the sandbox. */
+struct mg_mount_row {
+    struct mg_sv id, mount_path, object_key, sha256;
+    int64_t size;
+};
+mg_rc mg_mounts_of(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, struct mg_mount_row **ret, int *ret_n,
+                   struct mg_err *err) MG_MUSTCHECK;
+
+#endif
