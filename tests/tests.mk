@@ -338,8 +338,6 @@ EXTRA_DIST += \
 	tests/e2e/worker_rig.py \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
-	tests/fixtures/bad-requests.json \
-	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \
 	tests/remote/osb.py \
 	tests/remote/rig.py \
