@@ -177,6 +177,7 @@ e2e_tests = \
 	tests/e2e/test_docker.py \
 	tests/e2e/test_docker_chaos.py \
 	tests/e2e/test_docker_conformance.py \
+	tests/e2e/test_docker_plain.py \
 	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \
@@ -297,6 +298,7 @@ EXTRA_DIST += \
 	tests/e2e/test_docker.py \
 	tests/e2e/test_docker_chaos.py \
 	tests/e2e/test_docker_conformance.py \
+	tests/e2e/test_docker_plain.py \
 	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_fencing.py \

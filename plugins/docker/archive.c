@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "docker/archive.h"
+#include "docker/plain.h"
 
 /* Archives of folders: mango-box packs and unpacks inside of the container, as an ordinary command. */
 
@@ -30,16 +31,19 @@ static mango_status run(struct docker *d, const struct mango_call *call, struct 
     mango_status s = box_enter(d, call, id, &b);
     if (s < 0)
         return s;
-    struct mango_sv argv[] = {sv_z(BOX_PATH), sv_z(verb), sv_z(b->root), path};
+    text_auto struct text folder = {0};
+    struct mango_sv argv[PLAIN_ARCHIVE_ARGS] = {sv_z(BOX_PATH), sv_z(verb), sv_z(b->root), path};
+    s = b->plain ? plain_archive(b, call, source == NULL, path, &folder, argv) : MANGO_OK;
     const struct mango_exec_req req = {.struct_size = sizeof(req),
                                        .argv = argv,
-                                       .n_argv = 4,
+                                       .n_argv = b->plain ? PLAIN_ARCHIVE_ARGS : 4,
                                        .stdin_source = source,
                                        .stdin_ctx = source_ctx,
                                        .sink = on_output,
                                        .sink_ctx = e};
     struct mango_exec_result r = {.struct_size = sizeof(r)};
-    s = docker_exec(d, call, id, &req, &r);
+    if (s == MANGO_OK)
+        s = docker_exec(d, call, id, &req, &r);
     live_leave(&b->live);
     if (s < 0)
         return s;

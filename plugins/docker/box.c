@@ -7,18 +7,13 @@
 #include "common/json.h"
 #include "docker/docker.h"
 #include "docker/egress.h"
-#include "docker/mux-client.h"
+#include "docker/plain.h"
 
-/* Making, finding and ending sandboxes, and the table of the live ones. */
+/* The table of the live sandboxes, their connections, and their end. */
 
-enum {
-    ENV_MAX = 256,       /* variables of a spec */
-    SHARED_TRIES = 3,    /* of a create that meets another one */
-    AWAIT_TRIES = 200,   /* looks at what that one makes */
-    AWAIT_NS = 25000000, /* between two of them */
-};
+enum { ENV_MAX = 256 /* variables of a spec */ };
 
-static void id_of(struct mango_sv label, char id[NAME_LEN + 1])
+void sandbox_name(struct mango_sv label, char id[NAME_LEN + 1])
 {
     memcpy(id, "mango-", 6);
     memcpy(id + 6, label.ptr, LABEL_LEN);
@@ -68,7 +63,7 @@ static struct box *box_new(struct docker *d, const struct mango_sandbox_spec *sp
     struct box *b = calloc(1, sizeof(*b));
     if (!b)
         return NULL;
-    *b = (struct box){.docker = d, .limited = c->door};
+    *b = (struct box){.docker = d, .limited = c->door, .plain = c->plain};
     live_init(&b->live, id, box_free);
     pthread_mutex_init(&b->start, NULL);
     memcpy(b->identity, c->identity, sizeof(b->identity));
@@ -92,9 +87,8 @@ static mango_status give_ref(const struct box *b, bool found, struct mango_sandb
     return s;
 }
 
-/* The one that is attached already, or a new one in the table. */
-static mango_status enlist(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
-                           const char *id, const struct container *c, bool found, struct mango_sandbox_ref *ret)
+mango_status box_enlist(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                        const char *id, const struct container *c, bool found, struct mango_sandbox_ref *ret)
 {
     pthread_mutex_lock(&d->boxes.lock);
     struct box *b = (struct box *)live_find(&d->boxes, sv_z(id));
@@ -105,56 +99,15 @@ static mango_status enlist(struct docker *d, const struct mango_call *call, cons
         b->paused = false;
         pthread_mutex_unlock(&b->live.lock);
     }
-    mango_status s = b ? give_ref(b, found, ret) : MANGO_ERETRY;
+    mango_status s = !b ? MANGO_ERETRY : ret ? give_ref(b, found, ret) : MANGO_OK;
     pthread_mutex_unlock(&d->boxes.lock);
     return b ? s : fail(d->host, call, MANGO_ERETRY, "out of memory");
 }
 
-/* ---- create and attach ---- */
+/* ---- the connection ---- */
 
-static mango_status check_mount(const struct docker *d, const struct mango_call *call, const struct mango_mount *m)
-{
-    if (!d->at.socket)
-        return fail(d->host, call, MANGO_EUNSUPPORTED,
-                    "folders of this host cannot be mounted by a Docker Engine on another one");
-    if (m->source.len == 0 || m->source.ptr[0] != '/' || m->target.len == 0 || m->target.ptr[0] != '/' || m->flags)
-        return fail(d->host, call, MANGO_EINVALID, "a mount has two absolute paths and is read-only");
-    return MANGO_OK;
-}
-
-static mango_status check_spec(const struct docker *d, const struct mango_call *call,
-                               const struct mango_sandbox_spec *spec)
-{
-    if (!sv_hex(spec->label, LABEL_LEN) || (spec->owner.len != 0 && !sv_hex(spec->owner, LABEL_LEN)))
-        return fail(d->host, call, MANGO_EINVALID, "label and owner must be %d lowercase hex digits", LABEL_LEN);
-    if (spec->workdir.len >= ROOT_MAX ||
-        (spec->workdir.len > 0 && (spec->workdir.len < 2 || spec->workdir.ptr[0] != '/')))
-        return fail(d->host, call, MANGO_EINVALID,
-                    "the workspace must be an absolute path of at most %d bytes, and not /", ROOT_MAX - 1);
-    for (uint64_t i = 0; i < spec->n_mounts; i++) {
-        mango_status s = check_mount(d, call, &spec->mounts[i]);
-        if (s < 0)
-            return s;
-    }
-    return MANGO_OK;
-}
-
-static mango_status verify(const struct docker *d, const struct mango_call *call, const char *name,
-                           const struct mango_sandbox_spec *spec, const struct container *c)
-{
-    if (!sv_is(spec->label, c->label) || !c->root[0])
-        return fail(d->host, call, MANGO_EDENIED, "the container %s exists and does not belong to this session", name);
-    if (c->open_network && spec->network && spec->network->mode != MANGO_NET_OPEN)
-        return fail(d->host, call, MANGO_EDENIED,
-                    "the container %s has an open network, and the environment allows none", name);
-    mango_status s = volume_check(d, call, name, c->identity);
-    return s == MANGO_OK && c->door && spec->network && spec->network->mode == MANGO_NET_LIMITED
-               ? egress_open(d, call, spec->label, spec->network, NULL)
-               : s;
-}
-
-static mango_status wake(const struct docker *d, const struct mango_call *call, const char *name,
-                         const struct container *c, bool *ret_refused)
+mango_status box_wake(const struct docker *d, const struct mango_call *call, const char *name,
+                      const struct container *c, bool *ret_refused)
 {
     *ret_refused = false;
     if (c->paused)
@@ -162,125 +115,13 @@ static mango_status wake(const struct docker *d, const struct mango_call *call, 
     return c->running ? MANGO_OK : container_start(d, call, name, ret_refused);
 }
 
-/* A container that the Engine cannot start any more is made anew around the same volume, which volume_check has seen:
- * nothing else of it is worth keeping, since all other places are read-only or in memory. */
-static mango_status rebuild(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
-                            const char *name, const struct container *c)
-{
-    bool lost, refused;
-    struct container now;
-    mango_status s = container_drop(d, call, name);
-    if (s == MANGO_OK)
-        s = container_make(d, call, spec, name, c->root, &lost);
-    if (s == MANGO_OK)
-        s = container_inspect(d, call, name, &now);
-    if (s == MANGO_OK && (!now.there || strcmp(now.identity, c->identity) != 0))
-        s = fail(d->host, call, MANGO_ERETRY, "the container %s comes and goes: something else removes it", name);
-    return s == MANGO_OK ? container_start(d, call, name, &refused) : s;
-}
-
-/* The container must be there. */
-static mango_status bind(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
-                         const char *name, const struct container *c, bool found, struct mango_sandbox_ref *ret)
-{
-    bool refused = false;
-    mango_status s = verify(d, call, name, spec, c);
-    if (s == MANGO_OK)
-        s = wake(d, call, name, c, &refused);
-    if (refused && found)
-        s = rebuild(d, call, spec, name, c);
-    return s == MANGO_OK ? enlist(d, call, spec, name, c, found, ret) : s;
-}
-
-/* A start that was refused leaves no container; the volume is new and goes with it. */
-static void undo(const struct docker *d, const char *name, struct mango_sv label)
-{
-    struct mango_call own = {.struct_size = sizeof(own),
-                             .deadline_ns = now_ns(d->host) + CONTROL_MS * UINT64_C(1000000)};
-    (void)container_remove(d, &own, name, label);
-}
-
-/* Another create was faster. The Engine gives the name away before the container can be seen. */
-static mango_status await(const struct docker *d, const struct mango_call *call, const char *name, struct container *c)
-{
-    mango_status s = MANGO_OK;
-    for (int i = 0; i < AWAIT_TRIES && s == MANGO_OK && !c->there; i++) {
-        if (d->host->cancelled(d->host, call))
-            return MANGO_ECANCELED;
-        nanosleep(&(struct timespec){.tv_nsec = AWAIT_NS}, NULL);
-        s = container_inspect(d, call, name, c);
-    }
-    return s;
-}
-
-mango_status docker_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
-                           struct mango_sandbox_ref *ret)
-{
-    struct docker *d = ctx;
-    char name[NAME_LEN + 1], root[ROOT_MAX];
-    struct container c;
-    mango_status s = check_spec(d, call, spec);
-    if (s < 0)
-        return s;
-    id_of(spec->label, name);
-    snprintf(root, sizeof(root), "%.*s", spec->workdir.len ? (int)spec->workdir.len : (int)strlen(WORKSPACE),
-             spec->workdir.len ? spec->workdir.ptr : WORKSPACE);
-    for (int i = 0; i < SHARED_TRIES; i++) {
-        bool lost;
-        s = container_inspect(d, call, name, &c);
-        if (s < 0)
-            return s;
-        if (c.there)
-            return bind(d, call, spec, name, &c, true, ret);
-        s = container_make(d, call, spec, name, root, &lost);
-        if (s < 0)
-            return s;
-        s = lost ? await(d, call, name, &c) : container_inspect(d, call, name, &c);
-        if (s == MANGO_OK && lost) {
-            if (c.there)
-                return bind(d, call, spec, name, &c, true, ret);
-            continue; /* what the other one made has gone again */
-        }
-        if (s == MANGO_OK)
-            s = bind(d, call, spec, name, &c, false, ret);
-        if (s < 0 && s != MANGO_ECANCELED && s != MANGO_ETIMEOUT)
-            undo(d, name, spec->label);
-        return s;
-    }
-    return fail(d->host, call, MANGO_ERETRY, "the container %s comes and goes: something else removes it", name);
-}
-
-mango_status docker_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
-                           const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
-{
-    struct docker *d = ctx;
-    char name[NAME_LEN + 1];
-    struct container c;
-    mango_status s = check_spec(d, call, spec);
-    if (s < 0)
-        return s;
-    id_of(spec->label, name);
-    if (!sv_is(id, name))
-        return fail(d->host, call, MANGO_EDENIED, "the stored reference does not belong to this session");
-    s = container_inspect(d, call, name, &c);
-    if (s == MANGO_OK && !c.there)
-        return fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more",
-                    name);
-    return s == MANGO_OK ? bind(d, call, spec, name, &c, true, ret) : s;
-}
-
-/* ---- the connection ---- */
-
 /* A container that has stopped (a restart of the Engine) is started again: its workspace is what it was. */
-static mango_status connect_box(struct box *b, const struct mango_call *call, struct mux **ret)
+mango_status box_revive(struct box *b, const struct mango_call *call)
 {
     struct docker *d = b->docker;
-    mango_status s = mux_open(d, call, b->live.id, b->root, ret);
-    if (s != MANGO_ENOENT) /* it is not running */
-        return s;
     struct container c;
     bool refused;
-    s = container_inspect(d, call, b->live.id, &c);
+    mango_status s = container_inspect(d, call, b->live.id, &c);
     if (s == MANGO_OK && !c.there)
         return fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more",
                     b->live.id);
@@ -289,8 +130,17 @@ static mango_status connect_box(struct box *b, const struct mango_call *call, st
                     "the workspace is lost: the container %s is another one than the session's", b->live.id);
     if (s == MANGO_OK)
         s = volume_check(d, call, b->live.id, b->identity);
-    if (s == MANGO_OK)
-        s = wake(d, call, b->live.id, &c, &refused); /* what was refused here is made anew by the next attach */
+    return s == MANGO_OK ? box_wake(d, call, b->live.id, &c, &refused)
+                         : s; /* what is refused is made anew by the next attach */
+}
+
+static mango_status connect_box(struct box *b, const struct mango_call *call, struct mux **ret)
+{
+    struct docker *d = b->docker;
+    mango_status s = mux_open(d, call, b->live.id, b->root, ret);
+    if (s != MANGO_ENOENT) /* it is not running */
+        return s;
+    s = box_revive(b, call);
     if (s == MANGO_OK)
         s = mux_open(d, call, b->live.id, b->root, ret);
     return s == MANGO_ENOENT
@@ -354,6 +204,7 @@ static void quiesce(struct box *b)
     b->live.dying = true;
     struct mux *m = b->mux;
     b->mux = NULL;
+    plain_cut_all(b);
     pthread_mutex_unlock(&b->live.lock);
     if (m) {
         mux_kill(m);
@@ -387,91 +238,12 @@ mango_status docker_destroy(void *ctx, const struct mango_call *call, struct man
     own.token = NULL;
     if (!sv_hex(label, LABEL_LEN))
         return fail(d->host, call, MANGO_EINVALID, "label must be %d lowercase hex digits", LABEL_LEN);
-    id_of(label, name);
+    sandbox_name(label, name);
     if (id.len > 0 && !sv_is(id, name))
         return fail(d->host, call, MANGO_EDENIED, "the stored reference does not belong to this session");
     (void)docker_detach(d, call, sv_z(name));
     mango_status s = container_remove(d, &own, name, label);
     if (s == MANGO_OK)
         egress_close(d, label);
-    return s;
-}
-
-/* ---- orphans ---- */
-
-static mango_status list(const struct docker *d, const struct mango_call *call, const char *what, struct mango_sv owner,
-                         struct engine_res *r)
-{
-    text_auto struct text path = {0};
-    text_auto struct text filter = {0};
-    text_printf(&filter, "{\"label\":[\"io.mango.owner=%.*s\"]}", (int)owner.len, owner.ptr);
-    text_printf(&path, "/%s%s=", what, strcmp(what, "volumes") == 0 ? "?filters" : "/json?all=1&filters");
-    text_url(&path, text_view(&filter));
-    const struct engine_req req = {.method = "GET", .path = path.ptr, .control = true};
-    mango_status s =
-        path.bad || filter.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, r);
-    return s == MANGO_OK && r->status != 200 ? engine_fail(d, call, r, "list what this deployment owns") : s;
-}
-
-struct listing {
-    struct mango_sv owner;
-    mango_owned_fn *fn;
-    void *fn_ctx;
-    bool stop;
-};
-
-/* labels: of a container or a volume. */
-static void give(struct listing *l, struct mango_sv labels, int64_t created_us)
-{
-    char label[LABEL_LEN + 1], owner[LABEL_LEN + 1], name[NAME_LEN + 1];
-    if (l->stop || !json_copy(labels, "io.mango.label", label, sizeof(label)) || !sv_hex(sv_z(label), LABEL_LEN) ||
-        !json_copy(labels, "io.mango.owner", owner, sizeof(owner)) || !sv_is(l->owner, owner))
-        return;
-    id_of(sv_z(label), name);
-    struct mango_owned item = {
-        .struct_size = sizeof(item), .id = sv_z(name), .label = sv_z(label), .created_us = created_us};
-    l->stop = l->fn(l->fn_ctx, &item) != 0;
-}
-
-static bool has_container(struct mango_sv containers, struct mango_sv labels)
-{
-    char label[LABEL_LEN + 1];
-    struct mango_sv item;
-    if (!json_copy(labels, "io.mango.label", label, sizeof(label)))
-        return false;
-    for (uint64_t pos = 0; json_next(containers, &pos, NULL, &item);) {
-        if (json_is(item, "Labels/io.mango.label", label))
-            return true;
-    }
-    return false;
-}
-
-mango_status docker_list_owned(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
-                               void *fn_ctx)
-{
-    struct docker *d = ctx;
-    struct engine_res containers = {0}, volumes = {0};
-    struct listing l = {.owner = owner, .fn = fn, .fn_ctx = fn_ctx};
-    struct mango_sv item;
-    if (!sv_hex(owner, LABEL_LEN))
-        return fail(d->host, call, MANGO_EINVALID, "owner must be %d lowercase hex digits", LABEL_LEN);
-    mango_status s = list(d, call, "containers", owner, &containers);
-    if (s == MANGO_OK)
-        s = list(d, call, "volumes", owner, &volumes);
-    if (s == MANGO_OK) {
-        struct mango_sv all = engine_body(d, &containers), left = json_get(engine_body(d, &volumes), "Volumes");
-        for (uint64_t pos = 0; json_next(all, &pos, NULL, &item);) {
-            int64_t created_s = 0;
-            (void)json_int(item, "Created", &created_s);
-            give(&l, json_get(item, "Labels"), created_s * 1000000);
-        }
-        /* A create that was cut off between the two, or a container that somebody removed. */
-        for (uint64_t pos = 0; json_next(left, &pos, NULL, &item);) {
-            if (!has_container(all, json_get(item, "Labels")))
-                give(&l, json_get(item, "Labels"), 0);
-        }
-    }
-    engine_free(d, &containers);
-    engine_free(d, &volumes);
     return s;
 }

@@ -135,18 +135,24 @@ static mango_status put(struct docker *d, const struct mango_call *call, const c
 
 mango_status bundle_image(struct docker *d, const struct mango_call *call, const char *image, char ret[TAG_MAX])
 {
-    char child[TAG_MAX], id[TAG_MAX], template[80], found[TAG_MAX];
-    mango_status s = image_ready(d, call, image, WORKSPACE, child);
+    char child[TAG_MAX], id[TAG_MAX], template[80], found[TAG_MAX], arch[ARCH_MAX];
+    struct image made;
+    mango_status s = image_ready(d, call, image, WORKSPACE, &made);
+    if (s == MANGO_OK && made.arch[0])
+        s = fail(d->host, call, MANGO_EUNSUPPORTED,
+                 "image '%.200s' is for linux/%s; a worker needs one for the Engine's host, linux/%s", image, made.arch,
+                 d->arch);
+    memcpy(child, made.child, TAG_MAX);
     if (s < 0 || bundle_in_image(d)) {
         memcpy(ret, child, TAG_MAX);
         return s;
     }
-    if ((s = ready(d, call)) < 0 || (s = image_inspect(d, call, child, id, false)) < 0)
+    if ((s = ready(d, call)) < 0 || (s = image_inspect(d, call, child, id, arch)) < 0)
         return s == MANGO_ENOENT ? fail(d->host, call, MANGO_ERETRY, "image '%.200s' is gone again", child) : s;
     const char *colon = strchr(id, ':');
     snprintf(ret, TAG_MAX, WORKER_REPO ":" HEX_OF_IMAGE "-%016llx", colon ? colon + 1 : id,
              (unsigned long long)d->bundle->hash);
-    s = image_inspect(d, call, ret, found, false);
+    s = image_inspect(d, call, ret, found, arch);
     if (s != MANGO_ENOENT)
         return s;
     s = template_make(d, call, child, template);

@@ -36,6 +36,8 @@ mango_status container_inspect(const struct docker *d, const struct mango_call *
         ret->paused = json_true(doc, "State/Paused");
         ret->open_network = !json_is(doc, "HostConfig/NetworkMode", "none");
         ret->door = json_is(doc, "Config/Labels/io.mango.door", "true");
+        ret->plain = json_is(doc, "Config/Labels/io.mango.runner", "exec");
+        (void)json_copy(doc, "Config/Labels/io.mango.arch", ret->arch, sizeof(ret->arch));
         (void)json_copy(doc, "Image", ret->image, sizeof(ret->image));
         (void)json_copy(doc, "Config/Labels/io.mango.label", ret->label, sizeof(ret->label));
         (void)json_copy(doc, "Config/Labels/io.mango.identity", ret->identity, sizeof(ret->identity));
@@ -67,12 +69,20 @@ mango_status volume_check(const struct docker *d, const struct mango_call *call,
 
 /* ---- making ---- */
 
+/* What a container is made of. */
+struct made {
+    struct image image;
+    bool plain; /* without mango-box */
+};
+
 static bool is_limited(const struct mango_sandbox_spec *spec)
 {
     return spec->network && spec->network->mode == MANGO_NET_LIMITED;
 }
 
-static void put_labels(struct text *t, const struct mango_sandbox_spec *spec, const char *identity, const char *root)
+/* of: what is made of it, or NULL for the volume. */
+static void put_labels(struct text *t, const struct mango_sandbox_spec *spec, const char *identity, const char *root,
+                       const struct made *of)
 {
     text_printf(t, "\"Labels\":{\"io.mango.door\":\"%s\",", is_limited(spec) ? "true" : "false");
     text_add(t, "\"io.mango.managed\":\"true\",\"io.mango.label\":");
@@ -83,6 +93,10 @@ static void put_labels(struct text *t, const struct mango_sandbox_spec *spec, co
     text_jsonz(t, identity);
     text_add(t, ",\"io.mango.root\":");
     text_jsonz(t, root);
+    if (of) {
+        text_printf(t, ",\"io.mango.runner\":\"%s\",\"io.mango.arch\":", of->plain ? "exec" : "box");
+        text_jsonz(t, of->image.arch);
+    }
     text_add(t, "}");
 }
 
@@ -114,7 +128,7 @@ static mango_status post_volume(const struct docker *d, const struct mango_call 
     if (disk)
         text_printf(&body, "\"size\":\"%llu\"", (unsigned long long)disk);
     text_add(&body, "},");
-    put_labels(&body, spec, identity, root);
+    put_labels(&body, spec, identity, root, NULL);
     text_add(&body, "}");
     const struct engine_req req = {
         .method = "POST", .path = "/volumes/create", .body = text_view(&body), .control = true};
@@ -185,24 +199,33 @@ void container_put_limits(struct text *t, const struct docker *d, const struct m
         (unsigned long long)d->set.tmp_bytes, RUN_TMPFS_BYTES, RUN_TMPFS_BYTES);
 }
 
+/* Process 1 where mango-box does not run: a shell waits for orphans too. */
+static const char shell_init[] = "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait $!; done";
+
 static void put_container(struct text *t, const struct docker *d, const struct mango_sandbox_spec *spec,
-                          const char *image, const char *name, const char *root, const char *identity,
+                          const struct made *of, const char *name, const char *root, const char *identity,
                           struct mango_sv door)
 {
     bool open = spec->network && spec->network->mode == MANGO_NET_OPEN;
     text_add(t, "{\"Image\":");
-    text_jsonz(t, image);
+    text_jsonz(t, of->image.child);
     text_add(t, ",\"Hostname\":\"sandbox\",\"User\":");
     text_jsonz(t, d->set.user);
-    text_add(t, ",\"Entrypoint\":[\"" BOX_PATH "\"],\"Cmd\":[\"init\"],\"StopSignal\":\"SIGTERM\","
-                "\"Healthcheck\":{\"Test\":[\"NONE\"]},\"WorkingDir\":");
+    if (of->plain) {
+        text_add(t, ",\"Entrypoint\":[\"/bin/sh\",\"-c\"],\"Cmd\":[");
+        text_jsonz(t, shell_init);
+        text_add(t, "]");
+    } else {
+        text_add(t, ",\"Entrypoint\":[\"" BOX_PATH "\"],\"Cmd\":[\"init\"]");
+    }
+    text_add(t, ",\"StopSignal\":\"SIGTERM\",\"Healthcheck\":{\"Test\":[\"NONE\"]},\"WorkingDir\":");
     text_jsonz(t, root);
     text_add(t, ",\"Env\":[\"LANG=C.UTF-8\",\"TERM=dumb\",\"TMPDIR=/tmp\",");
     text_auto struct text home = {0};
     text_printf(&home, "HOME=%s", root);
     text_json(t, text_view(&home));
     text_add(t, "],");
-    put_labels(t, spec, identity, root);
+    put_labels(t, spec, identity, root, of);
     text_add(t, ",\"HostConfig\":{\"NetworkMode\":");
     text_jsonz(t, open ? d->set.network : "none");
     text_add(t, ",\"ReadonlyRootfs\":true,\"CapDrop\":[\"ALL\"],\"SecurityOpt\":[\"no-new-privileges:true\"],"
@@ -245,10 +268,11 @@ static void undo_volume(const struct docker *d, const char *name)
 }
 
 mango_status container_make(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
-                            const char *name, const char *root, bool *ret_lost)
+                            const char *name, const char *root, bool plain, bool *ret_lost)
 {
     text_auto struct text body = {0};
-    char image[IMAGE_MAX], child[TAG_MAX], identity[IDENTITY_LEN + 1];
+    char image[IMAGE_MAX], identity[IDENTITY_LEN + 1];
+    struct made of = {.plain = plain};
     bool new_volume = false;
     int status = 0;
     *ret_lost = false;
@@ -257,7 +281,7 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
     snprintf(image, sizeof(image), "%.*s", (int)spec->image.len, spec->image.len ? spec->image.ptr : "");
     if (!image[0])
         snprintf(image, sizeof(image), "%s", d->set.image);
-    mango_status s = image_ready(d, call, image, root, child);
+    mango_status s = image_ready(d, call, image, root, &of.image);
     if (s == MANGO_OK)
         s = volume_make(d, call, spec, name, root, identity, &new_volume);
     if (s < 0)
@@ -268,12 +292,12 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
             undo_volume(d, name);
         return s;
     }
-    put_container(&body, d, spec, child, name, root, identity, text_view(&door));
+    put_container(&body, d, spec, &of, name, root, identity, text_view(&door));
     if (body.bad)
         return fail(d->host, call, MANGO_ERETRY, "out of memory");
     s = container_post(d, call, text_view(&body), name, &status);
     if (s == MANGO_ENOENT) { /* the child image was removed since */
-        s = image_make(d, call, image, root, child);
+        s = image_make(d, call, image, root, of.image.child);
         if (s == MANGO_OK)
             s = container_post(d, call, text_view(&body), name, &status);
     }
@@ -312,6 +336,11 @@ mango_status container_start(const struct docker *d, const struct mango_call *ca
         s = engine_fail(d, call, &r, "start the container");
     engine_free(d, &r);
     return s;
+}
+
+mango_status container_restart(const struct docker *d, const struct mango_call *call, const char *name)
+{
+    return post(d, call, name, "restart?t=0", "restart the container");
 }
 
 mango_status container_pause(const struct docker *d, const struct mango_call *call, const char *name)

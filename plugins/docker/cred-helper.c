@@ -155,7 +155,7 @@ mango_status cred_helper_ask(const struct docker *d, const struct mango_call *ca
                              const char *host, struct text *out)
 {
     char program[REGISTRY_HELPER_MAX + sizeof("docker-credential-")];
-    struct child c;
+    struct child c = {.in = -1, .out = -1};
     size_t len = 0;
     struct mango_call own = call_within(d, call, ANSWER_MS);
     snprintf(program, sizeof(program), "docker-credential-%s", helper);

@@ -24,6 +24,8 @@ enum {
     NAME_LEN = 6 + LABEL_LEN, /* "mango-" and the label */
     IDENTITY_LEN = 32,
     TAG_MAX = 80,
+    ARCH_MAX = 32,           /* bytes of "amd64", "arm64", ... */
+    SETSID_MAX = 128,        /* bytes of a program's path in an image */
     IMAGE_MAX = 512,         /* bytes of an image's name */
     ROOT_MAX = 512,          /* bytes of the workspace's path */
     CONTROL_MS = 30000,      /* one call to the Engine that moves no content */
@@ -37,16 +39,22 @@ enum {
 #define SNAPSHOT_REPO "mango-snapshot"
 
 struct settings {
-    char *image, *user, *runtime, *network, *runner, *config_dir;
+    char *image, *user, *runtime, *network, *config_dir;
+    int runner;                                   /* RUNNER_* */
     uint64_t memory_bytes, disk_bytes, tmp_bytes; /* disk_bytes 0: no limit */
     uint32_t cpu_millis, pids;
 };
+
+/* How commands are started: by mango-box in the container where it can run; by nothing else; by execs of the Engine. */
+enum { RUNNER_AUTO, RUNNER_BOX, RUNNER_EXEC };
 
 struct bundle;
 struct docker {
     const struct mango_host *host;
     struct endpoint at;
-    char api[16]; /* "1.41", as agreed with the Engine */
+    char api[16];            /* "1.41", as agreed with the Engine */
+    char arch[ARCH_MAX];     /* of the Engine's host, as images name theirs */
+    char box_arch[ARCH_MAX]; /* of mango-box */
     struct settings set;
     struct mango_buf *program; /* mango-box, for new images */
     uint64_t program_hash;
@@ -66,7 +74,13 @@ struct box {
     pthread_mutex_t start; /* held while a connection is made */
     struct mux *mux;       /* counted; NULL: none yet */
     bool paused;
-    bool limited; /* has a door of the filtering proxy; does not change */
+    bool limited; /* has a door of the filtering proxy; does not change, as plain */
+
+    bool plain;           /* no mango-box in it: plain.h */
+    struct plain *plains; /* guarded by lock: commands that this process waits for */
+    bool plain_ready;     /* taken over by this process; guarded by lock, as has_tar */
+    bool has_tar;
+    char setsid[SETSID_MAX]; /* the program that starts and waits, or empty; written under start before plain_ready */
 };
 
 /* call with another limit: ms from now, or call's own deadline when that comes first. */
@@ -114,16 +128,20 @@ mango_status engine_hello(struct docker *d, const struct mango_call *call);
 mango_status registry_auth(const struct docker *d, const struct mango_call *call, const char *image, struct text *out);
 
 /* ---- image.c ---- */
+struct image {
+    char child[TAG_MAX];
+    char arch[ARCH_MAX]; /* when it is another than that of the Engine's host; else empty */
+};
 /* Pulls the image when it is not there, and makes its child with mango-box and the workspace's folder. */
 mango_status image_ready(struct docker *d, const struct mango_call *call, const char *image, const char *root,
-                         char ret_child[TAG_MAX]);
+                         struct image *ret);
 /* The child was removed behind our back: makes it again. */
 mango_status image_make(struct docker *d, const struct mango_call *call, const char *image, const char *root,
                         const char *child);
 
-/* MANGO_ENOENT without words when it is not there; ret_id: its Id. */
+/* MANGO_ENOENT without words when it is not there; ret_id: its Id; ret_arch: when it is foreign to the Engine's host. */
 mango_status image_inspect(struct docker *d, const struct mango_call *call, const char *image, char ret_id[TAG_MAX],
-                           bool check_arch);
+                           char ret_arch[ARCH_MAX]);
 
 /* A container that never runs, to make an image of; whoever made it drops it. */
 mango_status template_make(const struct docker *d, const struct mango_call *call, const char *image, char ret_id[80]);
@@ -139,6 +157,8 @@ struct container {
     char image[TAG_MAX]; /* its Id */
     bool open_network;   /* any but none */
     bool door;           /* the filtering proxy's folder is mounted */
+    bool plain;          /* without mango-box */
+    char arch[ARCH_MAX]; /* of its image, when that is foreign here */
     char label[LABEL_LEN + 1], identity[IDENTITY_LEN + 1];
     char root[ROOT_MAX];
 };
@@ -159,10 +179,12 @@ mango_status volume_look(const struct docker *d, const struct mango_call *call, 
 mango_status volume_drop(const struct docker *d, const struct mango_call *call, const char *name);
 /* *ret_lost: another one has made it meanwhile. */
 mango_status container_make(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
-                            const char *name, const char *root, bool *ret_lost);
+                            const char *name, const char *root, bool plain, bool *ret_lost);
 /* *ret_refused: the Engine said no. After a crash in the middle of a start it does so for ever. */
 mango_status container_start(const struct docker *d, const struct mango_call *call, const char *name,
                              bool *ret_refused);
+/* Ends all that runs in it, at once. */
+mango_status container_restart(const struct docker *d, const struct mango_call *call, const char *name);
 mango_status container_pause(const struct docker *d, const struct mango_call *call, const char *name);
 mango_status container_unpause(const struct docker *d, const struct mango_call *call, const char *name);
 /* MANGO_EGONE with words when there is none or another than identity. */
@@ -173,21 +195,36 @@ mango_status container_drop(const struct docker *d, const struct mango_call *cal
 mango_status container_remove(const struct docker *d, const struct mango_call *call, const char *name,
                               struct mango_sv label);
 
-/* ---- box.c ---- */
+/* ---- create.c ---- */
 mango_status docker_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                            struct mango_sandbox_ref *ret);
 mango_status docker_attach(void *ctx, const struct mango_call *call, struct mango_sv id,
                            const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret);
+
+/* ---- box.c ---- */
+/* The one that is attached already, or a new one in the table. ret: told, or NULL. */
+mango_status box_enlist(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
+                        const char *id, const struct container *c, bool found, struct mango_sandbox_ref *ret);
+/* It runs afterwards. *ret_refused: as container_start has it. */
+mango_status box_wake(const struct docker *d, const struct mango_call *call, const char *name,
+                      const struct container *c, bool *ret_refused);
 mango_status docker_detach(void *ctx, const struct mango_call *call, struct mango_sv id);
 mango_status docker_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label);
-mango_status docker_list_owned(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
-                               void *fn_ctx);
+/* "mango-LABEL": the name of a session's container and volume. */
+void sandbox_name(struct mango_sv label, char id[NAME_LEN + 1]);
 /* Finds an attached box for one call; MANGO_EGONE when it is dying or was never attached. */
 mango_status box_enter(struct docker *d, const struct mango_call *call, struct mango_sv id, struct box **ret);
 void boxes_drop_all(struct docker *d);
 /* The connection into the container, made when there is none; starts a container that has stopped. The caller gives it
  * back with mux_unref. */
 mango_status box_mux(struct box *b, const struct mango_call *call, struct mux **ret);
+
+/* Starts a container that has stopped, when it is still the session's. */
+mango_status box_revive(struct box *b, const struct mango_call *call);
+
+/* ---- owned.c ---- */
+mango_status docker_list_owned(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
+                               void *fn_ctx);
 
 /* ---- exec.c, file.c, proc.c ---- */
 mango_status docker_exec(void *ctx, const struct mango_call *call, struct mango_sv id, const struct mango_exec_req *req,

@@ -9,6 +9,7 @@ plugins_docker_docker_la_SOURCES = \
 	plugins/docker/box.c \
 	plugins/docker/bundle.c \
 	plugins/docker/container.c \
+	plugins/docker/create.c \
 	plugins/docker/cred-helper.c \
 	plugins/docker/cred-helper.h \
 	plugins/docker/credentials.c \
@@ -28,6 +29,12 @@ plugins_docker_docker_la_SOURCES = \
 	plugins/docker/mux-client.c \
 	plugins/docker/mux-client.h \
 	plugins/docker/mux.h \
+	plugins/docker/owned.c \
+	plugins/docker/plain-exec.c \
+	plugins/docker/plain-file.c \
+	plugins/docker/plain-ready.c \
+	plugins/docker/plain.c \
+	plugins/docker/plain.h \
 	plugins/docker/plugin.c \
 	plugins/docker/proc.c \
 	plugins/docker/registry.c \

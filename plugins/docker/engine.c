@@ -161,6 +161,20 @@ static void on_header(void *ctx, struct mango_sv name, struct mango_sv value)
         snprintf(h->version, sizeof(h->version), "%.*s", (int)(value.len < 31 ? value.len : 31), value.ptr);
 }
 
+/* Of the Engine's host, as images name theirs. */
+static mango_status ask_arch(struct docker *d, const struct mango_call *call)
+{
+    struct engine_res r = {0};
+    const struct engine_req req = {.method = "GET", .path = "/version", .control = true};
+    mango_status s = engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status != 200)
+        s = engine_fail(d, call, &r, "tell its version");
+    if (s == MANGO_OK && !json_copy(engine_body(d, &r), "Arch", d->arch, sizeof(d->arch)))
+        snprintf(d->arch, sizeof(d->arch), "%s", d->box_arch);
+    engine_free(d, &r);
+    return s;
+}
+
 mango_status engine_hello(struct docker *d, const struct mango_call *call)
 {
     enum { PING_MS = 10000 };
@@ -184,5 +198,5 @@ mango_status engine_hello(struct docker *d, const struct mango_call *call)
         s = fail(d->host, call, MANGO_EINVALID,
                  "the Docker Engine speaks API version '%s'; 1.40 (Docker 19.03) or newer is needed", hello.version);
     engine_free(d, &r);
-    return s;
+    return s == MANGO_OK ? ask_arch(d, call) : s;
 }

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "docker/mux-client.h"
+#include "docker/plain.h"
 
 /* Files of the workspace: mango-box opens them inside of the container. */
 
@@ -119,7 +119,7 @@ mango_status docker_read(void *ctx, const struct mango_call *call, struct mango_
     mango_status s = box_enter(d, call, id, &b);
     if (s < 0)
         return s;
-    s = read_once(b, &o, req, ret_eof, &given);
+    s = b->plain ? plain_read(b, call, req, ret_eof) : read_once(b, &o, req, ret_eof, &given);
     if (s < 0 && o.lost && !given)
         s = read_once(b, &o, req, ret_eof, &given);
     live_leave(&b->live);
@@ -211,7 +211,7 @@ mango_status docker_write(void *ctx, const struct mango_call *call, struct mango
     mango_status s = box_enter(ctx, call, id, &b);
     if (s < 0)
         return s;
-    s = write_once(b, &o, req);
+    s = b->plain ? plain_write(b, call, req) : write_once(b, &o, req);
     if (s < 0 && o.lost && !req->source) /* the same content once more is the same file */
         s = write_once(b, &o, req);
     live_leave(&b->live);
@@ -249,7 +249,7 @@ mango_status docker_stat(void *ctx, const struct mango_call *call, struct mango_
     mango_status s = box_enter(ctx, call, id, &b);
     if (s < 0)
         return s;
-    s = stat_once(b, &o, flags, ret);
+    s = b->plain ? plain_stat(b, call, path, flags, ret) : stat_once(b, &o, flags, ret);
     if (s < 0 && o.lost)
         s = stat_once(b, &o, flags, ret);
     live_leave(&b->live);

@@ -14,14 +14,6 @@
 #define CHILD_REPO "mango-box"
 #define SESSION_LINK "mnt/session" /* leads to .session of the workspace: what the server mounts for the session */
 
-#if defined(__x86_64__)
-#define OWN_ARCH "amd64"
-#elif defined(__aarch64__)
-#define OWN_ARCH "arm64"
-#else
-#define OWN_ARCH "?"
-#endif
-
 enum {
     PULL_LINE_MAX = 64 * 1024, /* bytes of one line of a pull's progress */
     TEMPLATE_S = 3600,         /* age of a template before it counts as left behind by a crash */
@@ -105,9 +97,9 @@ static mango_status pull(struct docker *d, const struct mango_call *call, const 
 
 /* MANGO_ENOENT without words when it is not there. */
 mango_status image_inspect(struct docker *d, const struct mango_call *call, const char *image, char ret_id[TAG_MAX],
-                           bool check_arch)
+                           char ret_arch[ARCH_MAX])
 {
-    char path[IMAGE_MAX + 32], arch[32], os[32];
+    char path[IMAGE_MAX + 32], os[32];
     struct engine_res r = {0};
     snprintf(path, sizeof(path), "/images/%s/json", image);
     const struct engine_req req = {.method = "GET", .path = path, .control = true};
@@ -120,11 +112,11 @@ mango_status image_inspect(struct docker *d, const struct mango_call *call, cons
         struct mango_sv doc = engine_body(d, &r);
         if (!json_copy(doc, "Id", ret_id, TAG_MAX))
             s = fail(d->host, call, MANGO_EINTERNAL, "the Docker Engine described image '%.200s' without an Id", image);
-        else if (check_arch && json_copy(doc, "Architecture", arch, sizeof(arch)) &&
-                 json_copy(doc, "Os", os, sizeof(os)) && (strcmp(os, "linux") != 0 || strcmp(arch, OWN_ARCH) != 0))
+        else if (json_copy(doc, "Os", os, sizeof(os)) && os[0] && strcmp(os, "linux") != 0)
             s = fail(d->host, call, MANGO_EUNSUPPORTED,
-                     "image '%.200s' is for %s/%s; this server brings its program for linux/" OWN_ARCH " only", image,
-                     os, arch);
+                     "image '%.200s' is for %.30s; sandboxes are made of images for linux", image, os);
+        if (!json_copy(doc, "Architecture", ret_arch, ARCH_MAX) || strcmp(ret_arch, d->arch) == 0)
+            ret_arch[0] = '\0';
     }
     engine_free(d, &r);
     return s;
@@ -252,27 +244,28 @@ mango_status image_make(struct docker *d, const struct mango_call *call, const c
 }
 
 mango_status image_ready(struct docker *d, const struct mango_call *call, const char *image, const char *root,
-                         char ret_child[TAG_MAX])
+                         struct image *ret)
 {
-    char base[TAG_MAX], found[TAG_MAX];
+    char base[TAG_MAX], found[TAG_MAX], arch[ARCH_MAX];
+    *ret = (struct image){0};
     mango_status s = check_name(d, call, image);
     if (s == MANGO_OK &&
         strncmp(image, FORK_REPO ":", sizeof(FORK_REPO)) == 0) { /* a child already, with files in it */
-        snprintf(ret_child, TAG_MAX, "%.*s", TAG_MAX - 1, image);
+        snprintf(ret->child, TAG_MAX, "%.*s", TAG_MAX - 1, image);
         return MANGO_OK;
     }
     if (s == MANGO_OK)
-        s = image_inspect(d, call, image, base, true);
+        s = image_inspect(d, call, image, base, ret->arch);
     if (s == MANGO_ENOENT) {
         s = pull(d, call, image);
         if (s == MANGO_OK)
-            s = image_inspect(d, call, image, base, true);
+            s = image_inspect(d, call, image, base, ret->arch);
     }
     if (s < 0)
         return s == MANGO_ENOENT ? fail(d->host, call, MANGO_ERETRY, "image '%.200s' is gone again", image) : s;
-    child_name(d, base, root, ret_child);
-    s = image_inspect(d, call, ret_child, found, false);
-    return s == MANGO_ENOENT ? image_make(d, call, image, root, ret_child) : s;
+    child_name(d, base, root, ret->child);
+    s = image_inspect(d, call, ret->child, found, arch);
+    return s == MANGO_ENOENT ? image_make(d, call, image, root, ret->child) : s;
 }
 
 void templates_sweep(const struct docker *d, const struct mango_call *call)

@@ -1,4 +1,5 @@
 #include <dlfcn.h>
+#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -91,6 +92,23 @@ static mango_status read_user(struct docker *d, const struct mango_call *call)
     return MANGO_OK;
 }
 
+static mango_status read_runner(struct docker *d, const struct mango_call *call)
+{
+    static const char *const names[] = {[RUNNER_AUTO] = "auto", [RUNNER_BOX] = "box", [RUNNER_EXEC] = "exec"};
+    char *z = setting(d->host, "runner", false);
+    mango_status s = z ? MANGO_EINVALID : MANGO_OK;
+    for (int i = 0; z && i < 3; i++) {
+        if (strcmp(z, names[i]) == 0) {
+            d->set.runner = i;
+            s = MANGO_OK;
+        }
+    }
+    if (s < 0)
+        s = fail(d->host, call, s, "MANGO_DOCKER_RUNNER is '%.50s'; it must be auto, box or exec", z);
+    free(z);
+    return s;
+}
+
 static mango_status read_settings(struct docker *d, const struct mango_call *call)
 {
     const struct mango_host *h = d->host;
@@ -112,7 +130,8 @@ static mango_status read_settings(struct docker *d, const struct mango_call *cal
     d->set.config_dir = setting(h, "DOCKER_CONFIG", true);
     if (!d->set.image || !d->set.user || !d->set.network)
         return fail(d->host, call, MANGO_ERETRY, "out of memory");
-    return read_user(d, call);
+    mango_status s = read_user(d, call);
+    return s == MANGO_OK ? read_runner(d, call) : s;
 }
 
 static mango_status read_endpoint(struct docker *d, const struct mango_call *call)
@@ -146,6 +165,25 @@ static char *beside_self(void)
     return t.ptr;
 }
 
+/* As images name theirs, from the head of an ELF file; empty when it is none. */
+static void arch_of(struct mango_sv program, char arch[ARCH_MAX])
+{
+    static const struct {
+        unsigned machine;
+        const char *name;
+    } known[] = {
+        {EM_X86_64, "amd64"}, {EM_AARCH64, "arm64"}, {EM_RISCV, "riscv64"}, {EM_PPC64, "ppc64le"}, {EM_S390, "s390x"}};
+    Elf64_Ehdr head;
+    arch[0] = '\0';
+    if (program.len < sizeof(head) || memcmp(program.ptr, ELFMAG, SELFMAG) != 0)
+        return;
+    memcpy(&head, program.ptr, sizeof(head));
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (head.e_machine == known[i].machine)
+            snprintf(arch, ARCH_MAX, "%s", known[i].name);
+    }
+}
+
 static mango_status load_program(struct docker *d, const struct mango_call *call)
 {
     char piece[65536];
@@ -171,6 +209,7 @@ static mango_status load_program(struct docker *d, const struct mango_call *call
     d->program_hash = UINT64_C(14695981039346656037); /* FNV-1a */
     for (uint64_t i = 0; i < all.len; i++)
         d->program_hash = (d->program_hash ^ (unsigned char)all.ptr[i]) * UINT64_C(1099511628211);
+    arch_of(all, d->box_arch);
     return s;
 }
 

@@ -60,13 +60,16 @@ mango_status docker_proc_write(void *ctx, const struct mango_call *call, mango_p
         data = (struct mango_sv){data.ptr + n, data.len - n};
         if (data.len == 0)
             break;
-        int what = mux_wait(p->run.chan, call, call->deadline_ns, true, NULL);
-        if (what == MUX_CANCEL)
+        switch (run_room(&p->run, call, call->deadline_ns)) {
+        case RUN_CANCEL:
             return MANGO_ECANCELED;
-        if (what == MUX_TIME)
+        case RUN_TIME:
             return fail(d->host, call, MANGO_ETIMEOUT, "the process does not read its input");
-        if (what == MUX_LOST)
+        case RUN_END:
             return fail(d->host, call, MANGO_ENOENT, "the process has ended or closed its input");
+        default:
+            break;
+        }
     }
     return MANGO_OK;
 }

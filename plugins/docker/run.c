@@ -1,4 +1,4 @@
-#include "docker/run.h"
+#include "docker/plain.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -85,6 +85,8 @@ mango_status run_start(struct box *b, const struct mango_call *call, const struc
     r->docker = b->docker;
     *ret_unsent = false;
     mango_status s = pack(b, call, req, flags, &payload);
+    if (s == MANGO_OK && b->plain)
+        return plain_start(b, call, req, flags, r);
     if (s == MANGO_OK)
         s = box_mux(b, call, &m);
     if (s < 0)
@@ -142,6 +144,8 @@ static int on_frame(struct run *r, const struct mango_call *call, const struct f
 
 int run_wait(struct run *r, const struct mango_call *call, uint64_t until_ns, bool want_room)
 {
+    if (r->plain)
+        return plain_wait(r, call, until_ns, want_room);
     for (;;) {
         struct frame *f;
         if (r->ended || r->lost)
@@ -169,6 +173,8 @@ int run_wait(struct run *r, const struct mango_call *call, uint64_t until_ns, bo
 bool run_input(struct run *r, const struct mango_call *call, struct mango_sv data, uint64_t *ret_n)
 {
     *ret_n = 0;
+    if (r->plain)
+        return plain_input(r, data, ret_n);
     while (data.len > *ret_n) {
         uint64_t want = data.len - *ret_n < MUX_DATA_MAX ? data.len - *ret_n : MUX_DATA_MAX;
         uint32_t n = mux_take_room(r->chan, want);
@@ -183,8 +189,26 @@ bool run_input(struct run *r, const struct mango_call *call, struct mango_sv dat
     return true;
 }
 
+int run_room(struct run *r, const struct mango_call *call, uint64_t until_ns)
+{
+    if (r->plain)
+        return plain_room(r, call, until_ns);
+    switch (mux_wait(r->chan, call, until_ns, true, NULL)) {
+    case MUX_CANCEL:
+        return RUN_CANCEL;
+    case MUX_TIME:
+        return RUN_TIME;
+    case MUX_LOST:
+        return RUN_END;
+    default:
+        return RUN_ROOM;
+    }
+}
+
 void run_eof(struct run *r, const struct mango_call *call)
 {
+    if (r->plain)
+        return plain_eof(r);
     if (!mux_send(r->chan, call, MUX_EOF, no_text()))
         r->lost = true;
 }
@@ -194,6 +218,8 @@ void run_kill(struct run *r, const struct mango_call *call)
     struct docker *d = r->docker;
     const struct mango_call own = {.struct_size = sizeof(own), .err = call->err};
     uint64_t until = now_ns(d->host) + KILL_WAIT_MS * UINT64_C(1000000);
+    if (r->plain)
+        return plain_kill(r, call);
     if (r->ended && r->end.held && !r->lost) {
         mux_chan_reopen(r->chan);
         r->ended = false;
@@ -229,6 +255,8 @@ void run_result(struct run *r, struct mango_exec_result *ret)
 
 void run_close(struct run *r, const struct mango_call *call)
 {
+    if (r->plain)
+        return plain_close(r);
     if (!r->chan)
         return;
     mux_chan_close(r->chan, call);

@@ -5,9 +5,11 @@
 #include "common/chunk.h"
 #include "docker/mux-client.h"
 
+struct plain;
 struct run {
     struct docker *docker;
-    struct mux_chan *chan; /* NULL: not started */
+    struct mux_chan *chan; /* NULL: not started, or: */
+    struct plain *plain;   /* in a container without mango-box */
     struct chunk out, err;
     struct mux_end end; /* valid with ended */
     char words[MUX_TEXT_MAX + 1];
@@ -23,6 +25,8 @@ enum { RUN_OUTPUT = 1, RUN_ROOM, RUN_END, RUN_TIME, RUN_CANCEL };
 int run_wait(struct run *r, const struct mango_call *call, uint64_t until_ns, bool want_room);
 /* Input: at most what there is room for; *ret_n of it went. False: the connection is lost. */
 bool run_input(struct run *r, const struct mango_call *call, struct mango_sv data, uint64_t *ret_n);
+/* Waits until input may go on; output stays where it is. RUN_ROOM, RUN_TIME, RUN_CANCEL; RUN_END: the connection is lost. */
+int run_room(struct run *r, const struct mango_call *call, uint64_t until_ns);
 void run_eof(struct run *r, const struct mango_call *call);
 /* Kills everything of the command and waits for it to be dead. */
 void run_kill(struct run *r, const struct mango_call *call);

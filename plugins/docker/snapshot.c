@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "docker/archive.h"
-#include "docker/run.h"
+#include "docker/plain.h"
 
 /* Pauses, and snapshots as images. The workspace is a volume, which a commit leaves out: so a snapshot is made of a
  * container that never runs, of the sandbox's image, into which the workspace is copied. A new volume that is mounted over
@@ -91,11 +91,15 @@ static mango_status copy_workspace(struct box *b, const struct mango_call *call,
     text_auto struct text path = {0};
     struct engine_res r = {0};
     struct upload u = {.call = call};
-    struct mango_sv argv[] = {sv_z(BOX_PATH), sv_z("pack"), sv_z(b->root), sv_z(".")};
-    const struct mango_exec_req command = {.struct_size = sizeof(command), .argv = argv, .n_argv = 4};
+    text_auto struct text folder = {0};
+    struct mango_sv argv[PLAIN_ARCHIVE_ARGS] = {sv_z(BOX_PATH), sv_z("pack"), sv_z(b->root), sv_z(".")};
+    const struct mango_exec_req command = {
+        .struct_size = sizeof(command), .argv = argv, .n_argv = b->plain ? PLAIN_ARCHIVE_ARGS : 4};
     bool unsent;
     u.run = (struct run){.out = chunk_to(on_output, &u, 1, 0), .err = chunk_to(on_output, &u, 2, 0)};
-    mango_status s = run_start(b, call, &command, RUN_NO_STDIN, &u.run, &unsent);
+    mango_status s = b->plain ? plain_archive(b, call, true, sv_z("."), &folder, argv) : MANGO_OK;
+    if (s == MANGO_OK)
+        s = run_start(b, call, &command, RUN_NO_STDIN, &u.run, &unsent);
     text_printf(&path, "/containers/%.64s/archive?path=", template);
     text_url(&path, sv_z(b->root));
     const struct engine_req req = {

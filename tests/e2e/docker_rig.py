@@ -50,10 +50,10 @@ def engine_is_back():
 class Boxes(unittest.TestCase):
     """A driver with one sandbox."""
 
-    limits = {}
+    limits, env = {}, {}
 
     def setUp(self):
-        self.d = Driver("docker")
+        self.d = Driver("docker", self.env)
         self.addCleanup(self.d.end)
         self.box = label()
         self.addCleanup(lambda: subprocess.run(["docker", "rm", "-f", "mango-" + self.box], capture_output=True, check=False))

@@ -6,6 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/runner/relay.h"
 #include "docker/box/box.h"
 
 enum {
@@ -30,10 +31,21 @@ static int init_main(void)
     return 0;
 }
 
+/* The way out of a container whose commands others start. */
+static int relay_main(void)
+{
+    pid_t pid = relay_start();
+    while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+    }
+    return pid > 0 ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "init") == 0)
         return init_main();
+    if (argc == 2 && strcmp(argv[1], "relay") == 0)
+        return relay_main();
     if (argc == 3 && strcmp(argv[1], "serve") == 0)
         return box_serve(argv[2]);
     if (argc == 4 && strcmp(argv[1], "pack") == 0)
