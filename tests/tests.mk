@@ -184,6 +184,8 @@ e2e_tests = \
 	tests/e2e/test_files.py \
 	tests/e2e/test_harness.py \
 	tests/e2e/test_interrupts.py \
+	tests/e2e/test_launchers.py \
+	tests/e2e/test_launchers_docker.py \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_memory.py \
 	tests/e2e/test_model_failures.py \
@@ -279,6 +281,7 @@ EXTRA_DIST += \
 	tests/e2e/demo \
 	tests/e2e/docker_rig.py \
 	tests/e2e/harness.py \
+	tests/e2e/launcher_rig.py \
 	tests/e2e/mcp_peer.py \
 	tests/e2e/memory_paths.py \
 	tests/e2e/race_checker.py \
@@ -305,6 +308,8 @@ EXTRA_DIST += \
 	tests/e2e/test_files.py \
 	tests/e2e/test_harness.py \
 	tests/e2e/test_interrupts.py \
+	tests/e2e/test_launchers.py \
+	tests/e2e/test_launchers_docker.py \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_memory.py \
 	tests/e2e/test_model_failures.py \

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "cmd/worker-args.h"
+#include "cmd/worker-common.h"
 #include "plugin/net.h"
 #include "worker/remote.h"
 #include "worker/supervise.h"
@@ -45,7 +45,14 @@ static const struct mg_worker_flag FLAGS[] = {
      .help = "tells supervisors of one environment apart that share a host of boxes"},
     {.name = "max-boxes", .env = "MANGO_MAX_BOXES", .arg = "N", .help = "boxes at a time; default 8"},
     {.name = "image", .env = "MANGO_BOX_IMAGE", .arg = "IMAGE", .help = "of the boxes; default: the launcher's"},
+    {.name = "poll-gap", .arg = "TIME", .help = "pause behind an empty poll (default: random, 1s to 3s)"},
     {.name = "grace", .arg = "TIME", .help = "for boxes to end by themselves at the end; default 150s"},
+    {.name = "worker-arg",
+     .arg = "ARG",
+     .help = "a further option of mango-worker run in the boxes, as --max-idle=5m; may be given more than once",
+     .many = true},
+    {.name = "log-format", .arg = "FORMAT", .help = "text (default) or json"},
+    {.name = "log-level", .arg = "LEVEL", .help = "error, warn, info (default) or debug"},
     {.name = "drain", .help = "end once the queue is empty"},
     {.name = "forget",
      .arg = "SESSION",
@@ -55,8 +62,8 @@ static const struct mg_worker_flag FLAGS[] = {
 };
 
 /* Variables of the supervisor that its workers get too. */
-static const char *const PASSED[] = {"MANGO_WORKER_PASS_ENV", "MANGO_WORKER_MAX_IDLE", "ANTHROPIC_LOG"};
-enum { N_PASSED = sizeof(PASSED) / sizeof(PASSED[0]), GRACE_MAX_MS = 3600000 };
+static const char *const PASSED[] = {"MANGO_WORKER_PASS_ENV"};
+enum { N_PASSED = sizeof(PASSED) / sizeof(PASSED[0]), GRACE_MAX_MS = 3600000, GAP_MAX_MS = 60000 };
 
 struct program {
     struct mg_worker_args args;
@@ -143,6 +150,9 @@ static bool read_options(struct program *p)
     o->image = mg_worker_get(a, "image");
     o->grace_ms = grace ? grace : 1;
     o->drain = mg_worker_get(a, "drain") != NULL;
+    o->worker_args = a->many;
+    if (!mg_worker_duration(a, "poll-gap", GAP_MAX_MS, 0, &o->gap_ms))
+        return false;
     find_state_dir(p);
     find_passed(p);
     return true;
@@ -242,7 +252,7 @@ int mg_worker_supervise_main(int argc, char **argv)
     struct signals sig = {.supervisor = NULL};
     struct mg_err err = {0};
 
-    if (!mg_worker_args_read(&p.args, FLAGS, argc, argv))
+    if (!mg_worker_args_read(&p.args, FLAGS, argc, argv) || !mg_worker_log_setup(&p.args))
         return MG_WORKER_EXIT_USAGE;
     if (mg_worker_get(&p.args, "help")) {
         printf("Usage: mango-worker supervise [OPTIONS]\n\nPolls an environment and has each work item served in a box "

@@ -14,6 +14,7 @@ enum {
     ID_MAX = 1024,         /* bytes of a launcher's id */
     STOP_SLACK_MS = 60000, /* a launcher may take so long on top of the grace */
     HUNG_GRACE_MS = 5000,  /* for a worker whose claim is over */
+    EARLY_MS = 10000,      /* a box that fails within it may do so again: the next claim waits a moment */
     EXIT_LEASE = 3,        /* mango-worker run: the item was over, or went to another worker */
 };
 
@@ -65,7 +66,7 @@ static struct mango_sv sv(const char *z)
 static mg_rc launch(const struct mg_box_kind *k, const struct mg_work_item *item, struct mg_buf *ret_id,
                     struct mg_err *err)
 {
-    const struct mango_sv argv[] = {sv("mango-worker"), sv("run")};
+    struct mango_sv argv[MG_BOX_ARGS_MAX + 2] = {sv("mango-worker"), sv("run")};
     const struct mango_network net = {.struct_size = sizeof(net), .mode = MANGO_NET_OPEN};
     char label[MG_SUPERVISE_KEY];
     struct variables env = {.n = 0};
@@ -73,6 +74,8 @@ static mg_rc launch(const struct mg_box_kind *k, const struct mg_work_item *item
 
     mg_supervisor_label(k->base_url, item->session_id, label);
     fill(k, item, &env);
+    for (size_t i = 0; i < k->n_args; i++)
+        argv[i + 2] = sv(k->args[i]);
     const struct mango_sandbox_spec box = {.struct_size = sizeof(box),
                                            .label = sv(label),
                                            .owner = sv(k->owner),
@@ -88,7 +91,7 @@ static mg_rc launch(const struct mg_box_kind *k, const struct mg_work_item *item
                                            .label = box.label,
                                            .owner = box.owner,
                                            .argv = argv,
-                                           .n_argv = sizeof(argv) / sizeof(argv[0]),
+                                           .n_argv = k->n_args + 2,
                                            .env = env.v,
                                            .n_env = env.n,
                                            .box = &box};
@@ -271,8 +274,9 @@ static bool in_order(const struct mango_launch_state *st)
 }
 
 /* item may be NULL: its token is not known any more, the lease's end queues the session again. */
-static void see_out(const struct mg_box_kind *k, const char *id, const struct mg_work_item *item)
+static mg_rc see_out(const struct mg_box_kind *k, const char *id, const struct mg_work_item *item)
 {
+    uint64_t since = mg_now_ns();
     mg_auto(buf) struct mg_buf reason = MG_BUF_INIT(1024);
     struct mango_launch_state st = {
         .struct_size = sizeof(st), .state = MANGO_LAUNCH_PENDING, .reason = (struct mango_buf *)&reason};
@@ -285,8 +289,10 @@ static void see_out(const struct mg_box_kind *k, const char *id, const struct mg
     if (!in_order(&st) && !asked)
         log_words(k, id);
     remove_box(k, id);
+    bool early = !in_order(&st) && !asked && mg_now_ns() - since < EARLY_MS * UINT64_C(1000000);
     if (!in_order(&st) && item)
         give_back(k, item);
+    return early ? MG_EIO : MG_OK;
 }
 
 mg_rc mg_box_serve(const struct mg_box_kind *k, const struct mg_work_item *item)
@@ -304,12 +310,10 @@ mg_rc mg_box_serve(const struct mg_box_kind *k, const struct mg_work_item *item)
     mg_autofree char *name = mg_buf_steal(&id, NULL);
     mg_log(MG_INFO, "a box is launched", MG_F_STR("box", name), MG_F_STR("work", item->id),
            MG_F_STR("session", item->session_id));
-    see_out(k, name, item);
-    return MG_OK;
+    return see_out(k, name, item);
 }
 
 mg_rc mg_box_adopt(const struct mg_box_kind *k, const char *id)
 {
-    see_out(k, id, NULL);
-    return MG_OK;
+    return see_out(k, id, NULL);
 }

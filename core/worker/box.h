@@ -8,7 +8,7 @@
 #include "worker/remote.h"
 #include "worker/supervise.h"
 
-enum { MG_BOX_PASS_MAX = 32 };
+enum { MG_BOX_PASS_MAX = 32, MG_BOX_ARGS_MAX = 32 };
 
 /* What all boxes of a supervisor have in common. */
 struct mg_box_kind {
@@ -21,11 +21,13 @@ struct mg_box_kind {
     uint32_t cpu_millis, pids, grace_ms;
     char *pass[MG_BOX_PASS_MAX];
     size_t n_pass;
+    char *args[MG_BOX_ARGS_MAX]; /* of the worker */
+    size_t n_args;
 };
 
-/* From the launch to the removal. The box's item is given back where its worker could not do it. Negative: it could not be launched. */
+/* From the launch to the removal. The box's item is given back where its worker could not do it. Negative: it could not be launched, or failed at once. */
 mg_rc mg_box_serve(const struct mg_box_kind *k, const struct mg_work_item *item) MG_MUSTCHECK;
-/* A box that an earlier supervisor has launched; MG_OK. */
+/* A box that an earlier supervisor has launched. */
 mg_rc mg_box_adopt(const struct mg_box_kind *k, const char *id) MG_MUSTCHECK;
 
 #endif

@@ -21,7 +21,7 @@ struct mg_supervisor {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t less;  /* a box has ended, or stop */
     unsigned live;
-    unsigned failures; /* launches that failed one after another */
+    unsigned failures; /* boxes that could not be launched or failed at once, one after another */
 };
 
 /* ---- names ---- */
@@ -216,6 +216,8 @@ static void take_boxes(struct mg_supervisor *s, const struct mg_supervisor_opts 
                               .grace_ms = o->grace_ms ? o->grace_ms : MG_SUPERVISE_GRACE_MS};
     for (size_t i = 0; o->pass && o->pass[i] && k->n_pass < MG_BOX_PASS_MAX; i++)
         k->pass[k->n_pass++] = mg_xstrdup(o->pass[i]);
+    for (size_t i = 0; o->worker_args && o->worker_args[i] && k->n_args < MG_BOX_ARGS_MAX; i++)
+        k->args[k->n_args++] = mg_xstrdup(o->worker_args[i]);
     key_of("mango-supervisor-v1", o->base_url, o->environment_id, o->name ? o->name : "", k->owner);
 }
 
@@ -257,6 +259,8 @@ void mg_supervisor_free(struct mg_supervisor *s)
     free(s->boxes.image);
     for (size_t i = 0; i < s->boxes.n_pass; i++)
         free(s->boxes.pass[i]);
+    for (size_t i = 0; i < s->boxes.n_args; i++)
+        free(s->boxes.args[i]);
     mg_cancel_unref(s->stop);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->less);

@@ -18,7 +18,7 @@ enum {
     MG_SUPERVISE_LAUNCH_MS = 300000, /* an image may have to be pulled */
     MG_SUPERVISE_WATCH_MS = 60000,   /* one look; then it is looked again */
     MG_SUPERVISE_RETRY_MS = 1000,    /* behind a launch or a look that failed, doubling */
-    MG_SUPERVISE_RETRY_MAX_MS = 60000,
+    MG_SUPERVISE_RETRY_MAX_MS = 15000,
     MG_SUPERVISE_LOG_MAX = 2048, /* bytes of a worker's last words that are logged when it failed */
 };
 
@@ -32,11 +32,12 @@ struct mg_supervisor_opts {
     const char *image;        /* NULL: the launcher's own */
     uint64_t memory_bytes, disk_bytes; /* 0: the launcher's own */
     uint32_t cpu_millis, pids;
-    const char *const *pass; /* further variables for the workers, "NAME=value", NULL-terminated; or NULL */
-    unsigned max_boxes;      /* 0: MG_SUPERVISE_BOXES */
-    uint32_t grace_ms;       /* 0: MG_SUPERVISE_GRACE_MS */
-    uint32_t gap_ms;         /* pause behind an empty poll; 0: the poller's own */
-    bool drain;              /* ends once the queue is empty and the boxes have ended */
+    const char *const *worker_args; /* behind `mango-worker run`, NULL-terminated; or NULL */
+    const char *const *pass;        /* further variables for the workers, "NAME=value", NULL-terminated; or NULL */
+    unsigned max_boxes;             /* 0: MG_SUPERVISE_BOXES */
+    uint32_t grace_ms;              /* 0: MG_SUPERVISE_GRACE_MS */
+    uint32_t gap_ms;                /* pause behind an empty poll; 0: the poller's own */
+    bool drain;                     /* ends once the queue is empty and the boxes have ended */
 };
 
 struct mg_supervisor;

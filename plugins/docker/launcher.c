@@ -10,10 +10,11 @@
 enum {
     BOX_NAME_MAX = 64,
     PATH_ROOM = 256,
-    WORK_ID_MAX = 128, /* bytes */
-    NAME_TRIES = 5,    /* of a launch that meets another one */
-    LOG_TAIL = 200,    /* lines */
-    FRAME_HEAD = 8,    /* bytes in front of each piece of the Engine's log */
+    WORK_ID_MAX = 128,       /* bytes */
+    NAME_TRIES = 5,          /* of a launch that meets another one */
+    LOG_TAIL = 200,          /* lines */
+    REPLACE_GRACE_MS = 5000, /* for the box of the session's last item, which may be about to leave by itself */
+    FRAME_HEAD = 8,          /* bytes in front of each piece of the Engine's log */
 };
 
 static void box_name(struct mango_sv label, char out[BOX_NAME_MAX])
@@ -168,6 +169,15 @@ static mango_status give(const struct docker *d, const struct look *l, struct ma
     return d->host->buf_append(d->host, ret_id, l->id, strlen(l->id));
 }
 
+static mango_status ask_to_stop(const struct docker *d, const struct mango_call *call, const char *id,
+                                uint64_t grace_ms);
+
+static mango_status replace(const struct docker *d, const struct mango_call *call, const struct look *l)
+{
+    mango_status s = l->running ? ask_to_stop(d, call, l->id, REPLACE_GRACE_MS) : MANGO_OK;
+    return s == MANGO_OK ? container_drop(d, call, l->id) : s;
+}
+
 static mango_status launch(void *ctx, const struct mango_call *call, const struct mango_launch_spec *spec,
                            struct mango_buf *ret_id)
 {
@@ -187,7 +197,7 @@ static mango_status launch(void *ctx, const struct mango_call *call, const struc
         if (l.there && !l.created && sv_is(spec->work_id, l.work)) /* runs, or has ended: an item is launched once */
             return give(d, &l, ret_id);
         if (l.there) /* of a claim that is over, since two may not write to one workspace; or cut off before its start */
-            s = container_drop(d, call, l.id);
+            s = replace(d, call, &l);
         else
             s = make(d, call, spec, name, &taken);
     }

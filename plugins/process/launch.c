@@ -101,6 +101,8 @@ static bool make_env(const struct process *p, const struct mango_launch_spec *sp
     bool ok = word(w, strdup("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")) &&
               word(w, strdup("LANG=C.UTF-8")) && variable(w, "HOME=", path_in(p, name, "workspace")) &&
               variable(w, "TMPDIR=", path_in(p, name, "scratch"));
+    if (p->runner)
+        ok = ok && variable(w, "MANGO_WORKER_RUNNER=", strdup(p->runner));
     for (uint64_t i = 0; ok && i < spec->n_env; i++)
         ok = word(w, sv_dup(spec->env[i]));
     return ok;
@@ -202,7 +204,7 @@ static mango_status launch_in(const struct process *p, const struct mango_call *
         bool known = state_read(home, &old);
         if (known && sv_is(spec->work_id, old.work_id))
             return MANGO_OK; /* lives, or has ended: an item is launched once */
-        if (home_busy(home) && known && !keeper_end(p, home, &old, 0))
+        if (home_busy(home) && known && !keeper_end(p, home, &old, REPLACE_GRACE_MS))
             return fail(p->host, call, MANGO_ERETRY, "the box of the session's last item does not end");
         mango_status s = start(p, call, spec, name, line);
         if (s < 0 || strcmp(line, "ok") == 0)

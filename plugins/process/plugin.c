@@ -34,6 +34,10 @@ static mango_status find_worker(struct plugin_ctx *c, const struct mango_call *c
 {
     struct process *p = &c->p;
     p->worker = setting(p->host, "worker");
+    if ((p->runner = beside(c->boxes.runner, "mango-local-runner")) && access(p->runner, X_OK) < 0) {
+        free(p->runner);
+        p->runner = NULL;
+    }
     if (!p->worker && (p->worker = beside(c->boxes.runner, "mango-worker")) && access(p->worker, X_OK) < 0) {
         free(p->worker);
         p->worker = strdup(MANGO_BINDIR "/mango-worker");
@@ -52,6 +56,7 @@ static void process_fini(void *ctx)
     struct plugin_ctx *c = ctx;
     boxes_done(&c->boxes); /* what runs goes on: the next supervisor finds it */
     free(c->p.worker);
+    free(c->p.runner);
     free(c);
 }
 

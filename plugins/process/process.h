@@ -12,7 +12,8 @@ enum {
     KEY_LEN = 32,           /* hex digits */
     NAME_LEN = 8 + KEY_LEN, /* "session-" and the label */
     ID_MAX = NAME_LEN + 1 + WORK_ID_MAX,
-    FORCE_MS = 10000, /* for everything to be dead after KEEPER_KILL */
+    REPLACE_GRACE_MS = 5000, /* for the box of the session's last item, which may be about to leave by itself */
+    FORCE_MS = 10000,        /* for everything to be dead after KEEPER_KILL */
 };
 
 struct process {
@@ -21,6 +22,7 @@ struct process {
     int base_fd;
     char *keeper; /* path of mango-process-box */
     char *worker; /* path of mango-worker */
+    char *runner; /* of the worker's commands, beside the keeper; NULL: the worker finds its own */
 };
 
 /* "session-LABEL/WORK_ID" */

@@ -1,0 +1,248 @@
+"""What the tests of launchers share: mango-worker supervise as a process, and all that must hold whatever launches the boxes."""
+import os
+import re
+import signal
+import time
+
+from harness import BUILD, Process, wait_for
+from worker_rig import IDLE_MS, WorkerCase
+
+GRACE_S = 20
+
+
+class Supervisor:
+    def __init__(self, case, *args):
+        env = {
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": case.folder,
+            "LANG": "C.UTF-8",
+            "ANTHROPIC_BASE_URL": case.url(),
+            "ANTHROPIC_ENVIRONMENT_ID": case.environment,
+            "ANTHROPIC_ENVIRONMENT_KEY": case.key,
+            "MANGO_PLUGIN_DIR": os.path.join(BUILD, "plugins", "loadable"),
+            "MANGO_SUPERVISOR_STATE_DIR": os.path.join(case.folder, "state"),
+            **{n: v for n, v in os.environ.items() if n.endswith("SAN_OPTIONS")},
+            **case.settings(),
+        }
+        argv = [
+            os.path.join(BUILD, "mango-worker"),
+            "supervise",
+            "--launcher",
+            case.LAUNCHER,
+            "--poll-gap",
+            "100ms",
+            "--grace",
+            f"{GRACE_S}s",
+            f"--worker-arg=--max-idle={IDLE_MS}ms",
+            *args,
+        ]
+        self.process = Process(argv, env, os.path.join(case.folder, f"..supervisor.{time.monotonic_ns()}.log"))
+        case.supervisors.append(self)
+
+    def log(self):
+        return self.process.log()
+
+    def kill(self):
+        self.process.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self, timeout=60):
+        if self.process.running():
+            self.process.signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+
+class Launchers:
+    """Holds the case, so that only its subclasses are run."""
+
+    class Case(WorkerCase):
+        """What both launchers must do. What a subclass says: how a box looks from outside."""
+
+        LAUNCHER = None
+
+        def setUp(self):
+            super().setUp()
+            self.supervisors = []
+            self.addCleanup(self.end_supervisors)
+
+        def end_supervisors(self):
+            for s in self.supervisors:
+                s.process.end()
+                if getattr(self, "_outcome", None) and self.failed():
+                    print(f"--- a supervisor's log\n{s.log()[-6000:]}", flush=True)
+            self.clean()
+
+        def failed(self):
+            result = self._outcome.result
+            return any(t is self for t, _ in [*result.failures, *result.errors])
+
+        def supervise(self, *args):
+            return Supervisor(self, *args)
+
+        # ---- for subclasses ----
+
+        def settings(self):
+            raise NotImplementedError
+
+        def boxes(self):
+            """session's label -> names of what lives of its boxes."""
+            raise NotImplementedError
+
+        def clean(self):
+            raise NotImplementedError
+
+        # ---- words ----
+
+        def wait_box(self, n=1):
+            return wait_for(f"{n} boxes", lambda: (lambda b: b if len(b) == n else None)(self.boxes()), 60, 0.05)
+
+        def wait_no_box(self):
+            wait_for("no box is left", lambda: not self.boxes(), 60, 0.05)
+
+        def started(self, session, name):
+            """The session's command has run up to `touch NAME`: its file is in the workspace."""
+            wait_for(f"the command has made {name}", lambda: self.workspace_has(name), 60, 0.05)
+
+        # ---- tests ----
+
+        def test_a_later_item_finds_the_files_of_the_earlier(self):
+            s = self.new()
+            self.supervise()
+            events = self.turn(s, 'tool bash {"command":"echo one > kept; pwd"}', 'tool read {"file_path":"kept"}', "---", "text done")
+            self.assertEqual(self.results(events)[1], ("one\n", False))
+            self.wait_left(s)
+            self.wait_no_box()
+            again = self.turn(s, 'tool bash {"command":"cat kept"}', 'tool glob {"pattern":"*"}', "---", "text done")
+            self.assertEqual(self.results(again)[0], ("one", False))
+            self.assertIn("kept", self.results(again)[1][0])
+            self.wait_left(s)
+            self.wait_no_box()
+            self.assertEqual(len(self.items(s)), 2, "a second activation is another item")
+
+        def test_sessions_have_boxes_of_their_own(self):
+            self.supervise()
+            sessions = [self.new() for _ in range(3)]
+            for s in sessions:
+                self.say(s, 'tool bash {"command":"ls; echo %s > mine; sleep 1; cat mine"}' % s, "---", "text done")
+            for s in sessions:
+                self.assertEqual(self.results(self.wait_end(s))[0], (s, False))
+                self.check_pairs(s)
+
+        def test_sigterm_ends_in_order(self):
+            w = self.supervise()
+            s = self.new()
+            self.say(s, 'tool bash {"command":"touch begun; sleep 300"}', "---", "text done")
+            self.started(s, "begun")
+            self.assertEqual(w.end(), 0)
+            self.assertEqual(self.boxes(), {})
+            wait_for("the call is answered", lambda: self.results(self.events(s)), 20)
+            self.check_pairs(s)
+            # What the session still needs is queued for the next worker.
+            self.supervise()
+            self.wait_end(s)
+            self.check_pairs(s)
+
+        def test_a_supervisor_that_was_killed_is_followed(self):
+            first = self.supervise()
+            s = self.new()
+            self.say(s, 'tool bash {"command":"touch begun; while [ ! -e go ]; do sleep 0.1; done; echo went"}', "---", "text done")
+            self.started(s, "begun")
+            first.kill()
+            before = self.wait_box()
+            second = self.supervise()
+            wait_for("the box is found", lambda: "a box of an earlier supervisor is found" in second.log(), 30)
+            self.assertEqual(self.boxes(), before, "it is the same box")
+            self.put("go")
+            self.assertEqual(self.results(self.wait_end(s)), [("went", False)])
+            self.check_pairs(s)
+            self.wait_no_box()
+
+        def test_a_box_that_was_killed_gives_its_item_back(self):
+            w = self.supervise()
+            s = self.new()
+            self.say(s, 'tool bash {"command":"echo x >> runs; touch begun; [ $(wc -l < runs) -gt 1 ] || sleep 300; echo end"}', "---", "text done")
+            self.started(s, "begun")
+            since = time.monotonic()
+            self.kill_box()
+            self.assertEqual(self.results(self.wait_end(s)), [("end", False)])
+            self.check_pairs(s)
+            self.assertIn("a box has ended", w.log())
+            self.assertLess(time.monotonic() - since, 40)
+            self.wait_left(s)
+            self.wait_no_box()
+
+        def test_mangod_that_was_killed_comes_back(self):
+            self.supervise()
+            s = self.new()
+            self.say(s, 'tool bash {"command":"touch begun; while [ ! -e go ]; do sleep 0.1; done; echo went"}', "---", "text done")
+            self.started(s, "begun")
+            self.server.kill()
+            self.server.process.end()
+            self.put("go")
+            self.server.start()
+            events = self.wait_end(s)
+            self.check_pairs(s)
+            self.assertEqual(len(self.results(events)), 1)
+
+        def test_a_confirmation_waits_across_a_restart(self):
+            self.supervise()
+            s = self.new(default_config={"permission_policy": {"type": "always_ask"}})
+            self.say(s, 'tool bash {"command":"echo x >> ran; echo confirmed"}', "---", "text done")
+            ids = self.wait_end(s, reason="requires_action")[-1]["stop_reason"]["event_ids"]
+            self.server.restart()
+            self.assertFalse(self.workspace_has("ran"))
+            self.send(s, {"type": "user.tool_confirmation", "tool_use_id": ids[0], "result": "allow"})
+            self.assertEqual(self.results(self.wait_end(s))[-1], ("confirmed", False))
+            self.check_pairs(s)
+
+        def test_a_stopped_worker_is_fenced_when_it_wakes(self):
+            self.supervise("--max-boxes", "4")
+            s = self.new()
+            self.say(s, 'tool bash {"command":"echo x >> runs; touch begun; [ $(wc -l < runs) -gt 1 ] || sleep 300; echo end"}', "---", "text done")
+            self.started(s, "begun")
+            wake = self.stop_box()
+            # The lease ends, the session goes to another box; the launcher has removed the stopped one before.
+            self.assertEqual(self.results(self.wait_end(s)), [("end", False)])
+            wake()
+            self.wait_left(s)
+            self.wait_no_box()
+            self.check_pairs(s)
+            self.check_leases(s)
+
+        def test_the_environment_key_is_nowhere_in_a_box(self):
+            self.supervise()
+            s = self.new()
+            self.say(s, 'tool bash {"command":"touch begun; while [ ! -e go ]; do sleep 0.1; done; env; set; cat /proc/[0-9]*/environ; echo end"}', "---", "text done")
+            self.started(s, "begun")
+            self.look_for_key()
+            self.put("go")
+            out = self.results(self.wait_end(s))[0][0]
+            self.assertIn("end", out)
+            self.assertNotIn(self.key, out)
+
+        # ---- checks ----
+
+        def check_leases(self, session):
+            """No result came from an item that was over: every one was accepted while its session had a live claim. The server writes results in a
+            transaction that finds the claim; what is left to see from outside is that the history is whole and in order."""
+            events = self.events(session)
+            order = [e["id"] for e in events if e["type"] in ("agent.tool_use", "agent.custom_tool_use")]
+            answers = [e.get("tool_use_id") for e in events if e["type"] == "user.tool_result"]
+            self.assertEqual(order, answers)
+
+
+def memory(pid):
+    """What of a process can be read: every mapping that is memory."""
+    out = []
+    with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb", 0) as mem:
+        for line in maps:
+            m = re.match(r"([0-9a-f]+)-([0-9a-f]+) r", line)
+            if not m or "[v" in line:
+                continue
+            begin, end = int(m[1], 16), int(m[2], 16)
+            try:
+                mem.seek(begin)
+                out.append(mem.read(end - begin))
+            except (OSError, ValueError):
+                pass
+    return b"".join(out)

@@ -1,0 +1,126 @@
+"""mango-worker supervise with the launcher `process`: from the poll to the stop, and every kind of death on the way."""
+import os
+import shutil
+import signal
+import subprocess
+
+from harness import BUILD, main, wait_for
+from launcher_rig import Launchers, memory
+from sandbox import host_processes
+
+
+class ProcessLauncher(Launchers.Case):
+    LAUNCHER = "process"
+
+    def settings(self):
+        return {
+            "MANGO_PROCESS_BASE_DIR": self.base(),
+            "MANGO_PROCESS_WORKER": os.path.join(BUILD, "mango-worker"),
+        }
+
+    def base(self):
+        return os.path.join(self.folder, "boxes")
+
+    def keepers(self):
+        """(folder, process id) of each keeper."""
+        found = []
+        for pid in host_processes("mango-process-box"):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as f:
+                    words = f.read().split(b"\0")
+            except OSError:
+                continue
+            if words[0].endswith(b"mango-process-box") and words[1].startswith(self.base().encode()):
+                found.append((words[1].decode(), pid))
+        return found
+
+    def boxes(self):
+        out = {}
+        for home, pid in self.keepers():
+            out.setdefault(os.path.basename(home), []).append(pid)
+        for label, pids in out.items():
+            self.assertEqual(len(pids), 1, f"two boxes of {label}")
+        return out
+
+    def workspaces(self):
+        base = self.base()
+        return [os.path.join(base, n, "workspace") for n in os.listdir(base) if n.startswith("session-")] if os.path.isdir(base) else []
+
+    def workspace_has(self, name):
+        return any(os.path.exists(os.path.join(w, name)) for w in self.workspaces())
+
+    def put(self, name):
+        for w in self.workspaces():
+            open(os.path.join(w, name), "w").close()
+
+    def worker_of(self, keeper):
+        with open(f"/proc/{keeper}/task/{keeper}/children", encoding="ascii") as f:
+            return int(f.read().split()[0])
+
+    def kill_box(self):
+        (_, pid), = self.keepers()
+        os.kill(self.worker_of(pid), signal.SIGKILL)
+
+    def stop_box(self):
+        (_, keeper), = self.keepers()
+        pid = self.worker_of(keeper)
+        os.kill(pid, signal.SIGSTOP)
+
+        def wake():
+            try:
+                os.kill(pid, signal.SIGCONT)
+            except ProcessLookupError:
+                pass
+
+        return wake
+
+    def look_for_key(self):
+        (home, keeper), = self.keepers()
+        for pid in (keeper, self.worker_of(keeper)):
+            for what in ("environ", "cmdline"):
+                with open(f"/proc/{pid}/{what}", "rb") as f:
+                    self.assertNotIn(self.key.encode(), f.read(), what)
+            self.assertNotIn(self.key.encode(), memory(pid), f"memory of {pid}")
+        done = subprocess.run(["grep", "-rlF", self.key, home], capture_output=True, text=True, check=False)
+        self.assertEqual(done.stdout, "")
+
+    def clean(self):
+        for _, pid in self.keepers():
+            os.kill(pid, signal.SIGUSR1)
+        wait_for("the boxes end", lambda: not self.keepers(), 30)
+        shutil.rmtree(self.base(), ignore_errors=True)
+
+    def test_a_keeper_that_was_killed_takes_its_worker_along(self):
+        self.supervise()
+        s = self.new()
+        self.say(s, 'tool bash {"command":"echo x >> runs; touch begun; [ $(wc -l < runs) -gt 1 ] || sleep 3217; echo end"}', "---", "text done")
+        self.started(s, "begun")
+        (_, pid), = self.keepers()
+        worker = self.worker_of(pid)
+        os.kill(pid, signal.SIGKILL)
+        wait_for("its worker ends", lambda: not os.path.exists(f"/proc/{worker}"), 20)
+        self.assertEqual(self.results(self.wait_end(s)), [("end", False)])
+        wait_for("its command ends", lambda: not host_processes("3217"), 20)
+        self.check_pairs(s)
+
+    def test_what_persists_of_a_session_can_be_forgotten(self):
+        w = self.supervise()
+        s = self.new()
+        self.turn(s, 'tool bash {"command":"touch kept"}', "---", "text done")
+        self.wait_left(s)
+        self.wait_no_box()
+        self.assertEqual(len(self.workspaces()), 1)
+        self.assertEqual(w.end(), 0)
+        self.assertEqual(self.supervise("--forget", s).process.wait(30), 0)
+        self.assertEqual(self.workspaces(), [])
+
+    def test_an_unknown_launcher_is_refused_with_the_names_that_exist(self):
+        env = dict(os.environ, ANTHROPIC_ENVIRONMENT_ID="env_x", ANTHROPIC_ENVIRONMENT_KEY="k", MANGO_PLUGIN_DIR=os.path.join(BUILD, "plugins", "loadable"))
+        done = subprocess.run([os.path.join(BUILD, "mango-worker"), "supervise", "--launcher", "nonesuch"], env=env, capture_output=True, text=True, timeout=30)
+        self.assertEqual(done.returncode, 78)
+        self.assertIn("no such launcher", done.stderr)
+        self.assertIn("process", done.stderr)
+
+
+if __name__ == "__main__":
+    main()
