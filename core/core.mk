@@ -330,6 +330,7 @@ libcore_la_SOURCES = \
 	core/sandbox/conformance-exec.c \
 	core/sandbox/conformance-file.c \
 	core/sandbox/conformance-internal.h \
+	core/sandbox/conformance-launcher.c \
 	core/sandbox/conformance-life.c \
 	core/sandbox/conformance-proc.c \
 	core/sandbox/conformance-service.c \

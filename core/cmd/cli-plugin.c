@@ -210,7 +210,8 @@ int mg_cli_conformance(struct mg_cli *c)
     o.only = mg_cli_get(c, "only");
     o.live = mg_cli_has(c, "live");
     o.child = child_argv(c);
-    int failed = mg_conformance_run(&o, print_tap, NULL);
+    int failed = mg_cli_has(c, "launcher") ? mg_conformance_launcher(&o, print_tap, NULL)
+                                           : mg_conformance_run(&o, print_tap, NULL);
     mg_cli_services_done(&services);
     return failed == 0 ? MG_CLI_OK : MG_CLI_ERROR;
 }

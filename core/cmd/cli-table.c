@@ -56,6 +56,7 @@ static const struct mg_cli_opt KEYS_OPTS[] = {
 static const struct mg_cli_opt CONFORMANCE_OPTS[] = {
     {"only", "PART", "only cases whose name holds this"},
     {"live", NULL, "make and destroy sandboxes at the service that the plugin speaks to"},
+    {"launcher", NULL, "the launcher half: launch, watch and stop real boxes"},
     {NULL, NULL, NULL},
 };
 static const struct mg_cli_opt ORPHANS_OPTS[] = {

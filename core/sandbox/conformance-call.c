@@ -63,7 +63,7 @@ mg_rc cf_open_plugin(struct cf *c, struct mg_err *err)
     const struct mg_plugin_load l = {.dir = c->opts->dir,
                                      .name = c->opts->name,
                                      .variable = "conformance",
-                                     .kind = MANGO_KIND_SANDBOX,
+                                     .kind = c->kind ? c->kind : MANGO_KIND_SANDBOX,
                                      .config = c->opts->config,
                                      .services = c->opts->services};
     return mg_plugin_open(&l, &c->p, err);

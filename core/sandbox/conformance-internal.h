@@ -24,6 +24,7 @@ enum {
 /* One run. Single-threaded but for what a case starts itself. */
 struct cf {
     const struct mg_conformance_opts *opts;
+    uint32_t kind; /* MANGO_KIND_* of the half that is looked at; 0: the sandbox */
     struct mg_plugin *p;
     char label[CF_LABEL_LEN], other_label[CF_LABEL_LEN], owner[CF_LABEL_LEN];
     char mark[CF_MARK_LEN]; /* of this case: seconds that no other process sleeps. Commands have it as $MARK */
@@ -106,6 +107,15 @@ static inline uint64_t cf_in_ms(uint64_t ms)
 {
     return mg_now_ns() + ms * UINT64_C(1000000);
 }
+
+struct cf_report {
+    void (*line)(void *ctx, const char *text);
+    void *ctx;
+    int n, failed, skipped;
+};
+void cf_say(const struct cf_report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Text as TAP diagnostics, a line each. */
+void cf_say_lines(const struct cf_report *r, const struct mg_buf *text);
 
 struct cf_case {
     const char *name;

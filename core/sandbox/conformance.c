@@ -13,12 +13,6 @@
 
 /* The run: which cases, in what order, and the report. */
 
-struct report {
-    void (*line)(void *ctx, const char *text);
-    void *ctx;
-    int n, failed, skipped;
-};
-
 static const struct {
     const char *name;
     const struct cf_case *cases;
@@ -29,8 +23,7 @@ static const struct {
     {"option", cf_proc_cases, true}, {"option", cf_service_cases, true}, {"option", cf_boundary_cases, true},
 };
 
-static void say(const struct report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void say(const struct report *r, const char *fmt, ...)
+void cf_say(const struct cf_report *r, const char *fmt, ...)
 {
     char text[1024];
     va_list ap;
@@ -40,13 +33,12 @@ static void say(const struct report *r, const char *fmt, ...)
     r->line(r->ctx, text);
 }
 
-/* Text as TAP diagnostics, a line each. */
-static void say_lines(const struct report *r, const struct mg_buf *text)
+void cf_say_lines(const struct cf_report *r, const struct mg_buf *text)
 {
     for (struct mg_sv s = mg_buf_view(text); s.len > 0;) {
         const char *end = memchr(s.ptr, '\n', s.len);
         size_t n = end ? (size_t)(end - s.ptr) : s.len;
-        say(r, "# %.*s", (int)n, s.ptr);
+        cf_say(r, "# %.*s", (int)n, s.ptr);
         size_t skip = n + (end ? 1 : 0);
         s = mg_sv_n(s.ptr + skip, s.len - skip);
     }
@@ -84,25 +76,25 @@ static void run_case(struct cf *c, const struct cf_case *t)
     mg_buf_done(&c->root);
 }
 
-static void run_cases(struct cf *c, struct report *r, const struct cf_case *cases, const char *group)
+static void run_cases(struct cf *c, struct cf_report *r, const struct cf_case *cases, const char *group)
 {
     for (const struct cf_case *t = cases; t->name && c->p; t++) {
         if (c->opts->only && !strstr(t->name, c->opts->only))
             continue;
         r->n++;
         if (!mg_plugin_can(c->p, t->caps)) {
-            say(r, "ok %d - %s/%s # SKIP the capability is not claimed", r->n, group, t->name);
+            cf_say(r, "ok %d - %s/%s # SKIP the capability is not claimed", r->n, group, t->name);
             r->skipped++;
             continue;
         }
         run_case(c, t);
         if (c->failed)
-            say(r, "not ok %d - %s/%s", r->n, group, t->name);
+            cf_say(r, "not ok %d - %s/%s", r->n, group, t->name);
         else
-            say(r, "ok %d - %s/%s%s%s", r->n, group, t->name, c->skip[0] ? " # SKIP " : "", c->skip);
+            cf_say(r, "ok %d - %s/%s%s%s", r->n, group, t->name, c->skip[0] ? " # SKIP " : "", c->skip);
         if (c->failed)
-            say_lines(r, &c->why);
-        say_lines(r, &c->notes);
+            cf_say_lines(r, &c->why);
+        cf_say_lines(r, &c->notes);
         r->failed += c->failed;
         r->skipped += !c->failed && c->skip[0];
         c->broken |= c->failed ? t->caps : 0;
@@ -120,15 +112,15 @@ static void note_export(void *ctx, const char *name)
 }
 
 /* Names beyond the one entry do no harm (RTLD_LOCAL), but their author should know. */
-static void say_exports(const struct report *r, const char *path)
+static void say_exports(const struct cf_report *r, const char *path)
 {
     mg_auto(buf) struct mg_buf names = MG_BUF_INIT(CF_TEXT_MAX);
     mg_autofd int fd = open(path, O_RDONLY | O_CLOEXEC);
     struct mg_err err;
     if (fd < 0 || mg_elf_exports(fd, note_export, &names, &err) < 0 || names.len == 0)
         return;
-    say(r, "# exported beside the entry point (build with -fvisibility=hidden):");
-    say_lines(r, &names);
+    cf_say(r, "# exported beside the entry point (build with -fvisibility=hidden):");
+    cf_say_lines(r, &names);
 }
 
 /* A bit for which there is a case of its own. */
@@ -143,32 +135,32 @@ static bool has_case(uint64_t bit)
     return false;
 }
 
-static void say_capabilities(const struct report *r, const struct cf *c, uint64_t caps)
+static void say_capabilities(const struct cf_report *r, const struct cf *c, uint64_t caps)
 {
     for (const struct mg_plugin_cap *cap = mg_plugin_caps; cap->name; cap++) {
         if (cap->bit >= MANGO_CAP_LAUNCH_LIST)
             continue; /* a launcher's: it is not run here */
         if (!(caps & cap->bit))
-            say(r, "# not claimed: %s", cap->name);
+            cf_say(r, "# not claimed: %s", cap->name);
         else if (cap->bit >= MANGO_TRAIT_NO_KILL)
-            say(r, "# weakness, met by the core: %s", cap->name);
+            cf_say(r, "# weakness, met by the core: %s", cap->name);
         else if (c->broken & cap->bit)
-            say(r, "# capability: %s, claimed but NOT kept", cap->name);
+            cf_say(r, "# capability: %s, claimed but NOT kept", cap->name);
         else
-            say(r, "# capability: %s%s", cap->name,
-                has_case(cap->bit) && !c->opts->only ? ", proved" : ", claimed, not looked at");
+            cf_say(r, "# capability: %s%s", cap->name,
+                   has_case(cap->bit) && !c->opts->only ? ", proved" : ", claimed, not looked at");
     }
 }
 
-static void say_end(const struct report *r, const struct cf *c, uint64_t caps)
+static void say_end(const struct cf_report *r, const struct cf *c, uint64_t caps)
 {
-    say(r, "1..%d", r->n);
+    cf_say(r, "1..%d", r->n);
     say_capabilities(r, c, caps);
-    say(r, "# %d run, %d failed, %d skipped", r->n - r->skipped, r->failed, r->skipped);
+    cf_say(r, "# %d run, %d failed, %d skipped", r->n - r->skipped, r->failed, r->skipped);
 }
 
 /* A plugin that speaks to a service makes nothing there without being asked to. */
-static int run_offline(const struct mg_conformance_opts *opts, struct report *r)
+static int run_offline(const struct mg_conformance_opts *opts, struct cf_report *r)
 {
     char path[4096];
     const struct mango_plugin *d = NULL;
@@ -177,12 +169,13 @@ static int run_offline(const struct mg_conformance_opts *opts, struct report *r)
     snprintf(path, sizeof(path), "%s/%s.so", opts->dir, opts->name);
     if (access(path, F_OK) < 0 || mg_plugin_inspect(path, &d, &err) < 0 || d->required_host == 0)
         return -1; /* the real load says what is wrong with it */
-    say(r, "# %s %s, %s: %s", d->name, d->version, d->license, d->summary);
+    cf_say(r, "# %s %s, %s: %s", d->name, d->version, d->license, d->summary);
     r->n++;
-    say(r, "ok %d - the file, its descriptor and its tables are what this server loads", r->n);
+    cf_say(r, "ok %d - the file, its descriptor and its tables are what this server loads", r->n);
     for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++) {
         for (const struct cf_case *t = groups[g].cases; t->name; t++) {
-            say(r, "ok %d - %s/%s # SKIP it makes sandboxes at a service: add --live", ++r->n, groups[g].name, t->name);
+            cf_say(r, "ok %d - %s/%s # SKIP it makes sandboxes at a service: add --live", ++r->n, groups[g].name,
+                   t->name);
             r->skipped++;
         }
     }
@@ -194,24 +187,24 @@ static int run_offline(const struct mg_conformance_opts *opts, struct report *r)
 int mg_conformance_run(const struct mg_conformance_opts *opts, void (*line)(void *ctx, const char *text), void *ctx)
 {
     struct cf c = {.opts = opts, .why = MG_BUF_INIT(CF_TEXT_MAX), .notes = MG_BUF_INIT(CF_TEXT_MAX)};
-    struct report r = {.line = line, .ctx = ctx};
+    struct cf_report r = {.line = line, .ctx = ctx};
     struct mg_err err = {0};
-    say(&r, "TAP version 13");
+    cf_say(&r, "TAP version 13");
     if (!opts->live && run_offline(opts, &r) == 0)
         return 0;
     if (cf_open_plugin(&c, &err) < 0) {
-        say(&r, "Bail out! %s", err.text);
+        cf_say(&r, "Bail out! %s", err.text);
         return -1;
     }
     cf_random_label(c.owner);
-    say(&r, "# %s %s, %s: %s", c.p->name, c.p->desc->version, c.p->desc->license, c.p->desc->summary);
+    cf_say(&r, "# %s %s, %s: %s", c.p->name, c.p->desc->version, c.p->desc->license, c.p->desc->summary);
     for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); g++)
         run_cases(&c, &r, groups[g].cases, groups[g].name);
     if (c.p) {
         say_end(&r, &c, c.p->caps);
         say_exports(&r, c.p->path);
     } else {
-        say(&r, "Bail out! the plugin did not start again");
+        cf_say(&r, "Bail out! the plugin did not start again");
         r.failed++;
     }
     mg_plugin_close(c.p);

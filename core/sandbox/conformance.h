@@ -21,6 +21,10 @@ struct mg_conformance_opts {
  * destroyed again. */
 int mg_conformance_run(const struct mg_conformance_opts *opts, void (*line)(void *ctx, const char *text), void *ctx);
 
+/* The same for the launcher half: launch, watch, stop, what persists. Boxes run the real worker against an address where nobody listens. */
+int mg_conformance_launcher(const struct mg_conformance_opts *opts, void (*line)(void *ctx, const char *text),
+                            void *ctx);
+
 /* The other process of the cases that need one: another client of the service, or one that is killed. Says what it does
  * on standard output. labels: label and owner, 32 hex digits each. Returns the process's exit status. */
 int mg_conformance_child(const struct mg_conformance_opts *opts, const char *op, const char *labels, const char *id);
