@@ -3,7 +3,9 @@ dist_doc_DATA += \
 	CHANGELOG.md \
 	CONTRIBUTING.md \
 	README.md \
+	docs/adapters/cube.md \
 	docs/adapters/docker.md \
+	docs/adapters/e2b.md \
 	docs/adapters/local.md \
 	docs/adapters/opensandbox.md \
 	docs/adapters/srt.md \

@@ -76,8 +76,18 @@ plugins_common_libremote_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$
 noinst_LTLIBRARIES += plugins/common/libenvd.la
 # files: plugins/common/envd/*.c plugins/common/envd/*.h
 plugins_common_libenvd_la_SOURCES = \
+	plugins/common/envd/box.c \
 	plugins/common/envd/connect.c \
-	plugins/common/envd/connect.h
+	plugins/common/envd/connect.h \
+	plugins/common/envd/control.c \
+	plugins/common/envd/data.c \
+	plugins/common/envd/envd.h \
+	plugins/common/envd/exec.c \
+	plugins/common/envd/file.c \
+	plugins/common/envd/network.c \
+	plugins/common/envd/service.c \
+	plugins/common/envd/setup.c \
+	plugins/common/envd/start.c
 
 plugins_common_libenvd_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
@@ -105,7 +115,9 @@ plugins_common_rbox_mango_rbox_LDADD =
 
 include plugins/common/errand/errand.mk
 include plugins/helpers/helpers.mk
+include plugins/cube/cube.mk
 include plugins/docker/docker.mk
+include plugins/e2b/e2b.mk
 include plugins/local/local.mk
 include plugins/process/process.mk
 include plugins/opensandbox/opensandbox.mk

@@ -215,6 +215,8 @@ e2e_tests = \
 	tests/e2e/test_work_credentials.py \
 	tests/e2e/test_worker.py \
 	tests/lib/test-symbols.sh \
+	tests/remote/test_cube_conformance.py \
+	tests/remote/test_e2b_conformance.py \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
@@ -346,6 +348,11 @@ EXTRA_DIST += \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \
+	tests/remote/e2b_sdk_check.mjs \
+	tests/remote/envd_box.mjs \
+	tests/remote/envd_peer.mjs \
+	tests/remote/envd_rig.py \
+	tests/remote/envd_server.mjs \
 	tests/remote/osb.py \
 	tests/remote/rig.py \
 	tests/remote/standin/daytona.go \
@@ -353,6 +360,8 @@ EXTRA_DIST += \
 	tests/remote/standin/execd.go \
 	tests/remote/standin/go.mod \
 	tests/remote/standin/main.go \
+	tests/remote/test_cube_conformance.py \
+	tests/remote/test_e2b_conformance.py \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/sdk/checks.mjs \
 	tests/sdk/examples/examples.mjs \
@@ -383,6 +392,13 @@ EXTRA_DIST += \
 dist_noinst_SCRIPTS += tests/support/net-peer.py tests/support/pg-run tests/support/summary tests/lint/banned tests/lint/c-files tests/lint/docs-check \
 	tests/lint/layers tests/lint/run-all tests/lint/sources
 EXTRA_DIST += tests/lint/cppcheck.suppress
+
+# The tests of one remote backend, with what they need started: make check-remote BACKEND=e2b
+.PHONY: check-remote
+check-remote:
+	@test -n "$(BACKEND)" || { echo "usage: make check-remote BACKEND=e2b|cube|opensandbox|daytona" >&2; exit 2; }
+	@tests=`cd $(srcdir) && ls tests/remote/test_$(BACKEND)*.py`; test -n "$$tests" && \
+	MANGO_TEST_SDK=$${MANGO_TEST_SDK:-require} $(MAKE) --no-print-directory check TESTS="`echo $$tests`"
 
 .PHONY: lint format
 # Findings of any of these fail. Each prints one line when it is content.

@@ -198,6 +198,28 @@ static const char *const *child_argv(struct mg_cli *c)
     return argv;
 }
 
+/* Backends whose service may cost money. The sandboxes of the suite are asked for twice: by --live and by a variable. */
+static const struct {
+    const char *name, *variable;
+} hosted[] = {{"cube", "MANGO_LIVE_CUBE"}, {"e2b", "MANGO_LIVE_E2B"}};
+
+/* "1": the service of the settings; "local": a peer of one's own. */
+static bool may_go_live(const char *name)
+{
+    for (size_t i = 0; i < sizeof(hosted) / sizeof(hosted[0]); i++) {
+        const char *v =
+            strcmp(name, hosted[i].name) == 0 ? getenv(hosted[i].variable) : "1"; /* NOLINT(concurrency-mt-unsafe) */
+        if (v && (strcmp(v, "1") == 0 || strcmp(v, "local") == 0))
+            continue;
+        fprintf(stderr,
+                "mango: --live makes and removes dozens of sandboxes at the service that %s is set up for; set %s=1 as "
+                "well to say that this is meant\n",
+                name, hosted[i].variable);
+        return false;
+    }
+    return true;
+}
+
 int mg_cli_conformance(struct mg_cli *c)
 {
     mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
@@ -209,6 +231,10 @@ int mg_cli_conformance(struct mg_cli *c)
         return MG_CLI_ERROR;
     o.only = mg_cli_get(c, "only");
     o.live = mg_cli_has(c, "live");
+    if (o.live && !may_go_live(o.name)) {
+        mg_cli_services_done(&services);
+        return MG_CLI_ERROR;
+    }
     o.child = child_argv(c);
     int failed = mg_cli_has(c, "launcher") ? mg_conformance_launcher(&o, print_tap, NULL)
                                            : mg_conformance_run(&o, print_tap, NULL);

@@ -83,6 +83,11 @@ static int dispatch(const char *what, char **a, int n)
     uint64_t x, y;
     if (strcmp(what, "hello") == 0)
         return hello();
+    if (strcmp(what, "sync") == 0) {
+        began();
+        sync();
+        return say_result("{\"how\":\"" RBOX_DONE "\"}");
+    }
     if (n < 2 || !id_ok(a[1]))
         return USAGE;
     if (strcmp(what, "run") == 0)

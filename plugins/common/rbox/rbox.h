@@ -8,6 +8,7 @@
  *   mango-rbox [-x] read ROOT ID OFFSET MAX PATH
  *   mango-rbox [-x] put ROOT ID MODE PATH       the content is in ROOT/.mango-run/ID.in
  *   mango-rbox hello ROOT
+ *   mango-rbox sync ROOT                        what is written is on the disk
  *
  * -x: arguments behind the subcommand are %XX-encoded, for services whose arguments are text. -q, for services whose output is
  * not exact: nothing on standard output; the frames of `run` are in ROOT/.mango-run/ID/log alone, those of the others in

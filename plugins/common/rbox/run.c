@@ -129,6 +129,7 @@ static _Noreturn void be_reaper(struct request *req)
 {
     int life[2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
     sigset_t chld;
+    signal(SIGPIPE, SIG_DFL); /* commands would inherit that it is ignored */
     for (int fd = 0; fd < 3; fd++)
         (void)dup2(null, fd);
     (void)setsid();

@@ -128,7 +128,7 @@ static mango_status try_once(const struct remote *r, const struct mango_call *ca
     };
     for (; h.n_headers < req->n_headers && h.n_headers < REMOTE_HEADERS_MAX; h.n_headers++)
         headers[h.n_headers] = req->headers[h.n_headers];
-    if (req->body.len > 0 || req->source)
+    if (req->body.len > 0 || req->source || req->type)
         headers[h.n_headers++] =
             (struct mango_http_header){sv_z("Content-Type"), sv_z(req->type ? req->type : "application/json")};
     t.http = (struct mango_http_res){

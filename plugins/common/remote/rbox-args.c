@@ -16,6 +16,8 @@
 #endif
 #define PROGRAM_NAME "mango-rbox"
 
+enum { CHARACTER_MAX = 4 /* bytes beyond the bound: whether a character ends there is seen by what follows */ };
+
 /* ---- the program ---- */
 
 static char *beside_self(void)
@@ -174,7 +176,7 @@ void rbox_run_args(struct rbox_args *a, const char *root, const char *id, const 
     rbox_argz(a, id);
     rbox_argn(a, offset);
     rbox_argn(a, limit_ms);
-    rbox_argn(a, req->max_output);
+    rbox_argn(a, req->max_output ? req->max_output + CHARACTER_MAX : 0);
     rbox_argn(a, in);
     rbox_arg(a, req->cwd);
     rbox_argn(a, n + req->n_env);
