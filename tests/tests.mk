@@ -214,6 +214,7 @@ e2e_tests = \
 	tests/e2e/test_work_chaos.py \
 	tests/e2e/test_work_credentials.py \
 	tests/e2e/test_worker.py \
+	tests/e2e/test_worker_network.py \
 	tests/lib/test-symbols.sh \
 	tests/remote/test_cube_conformance.py \
 	tests/remote/test_e2b_conformance.py \
@@ -287,6 +288,7 @@ EXTRA_DIST += \
 	tests/e2e/mcp_peer.py \
 	tests/e2e/memory_paths.py \
 	tests/e2e/race_checker.py \
+	tests/e2e/recorder.py \
 	tests/e2e/rig.py \
 	tests/e2e/sandbox.py \
 	tests/e2e/srt_rig.py \
@@ -340,6 +342,7 @@ EXTRA_DIST += \
 	tests/e2e/test_work_chaos.py \
 	tests/e2e/test_work_credentials.py \
 	tests/e2e/test_worker.py \
+	tests/e2e/test_worker_network.py \
 	tests/e2e/threads.py \
 	tests/e2e/turns.py \
 	tests/e2e/vault_rig.py \

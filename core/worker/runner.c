@@ -18,6 +18,8 @@ struct runner {
     struct mg_ledger *ledger;
     struct mg_kept *kept;
     struct mg_stream *stream; /* NULL while there is none */
+    uint64_t list_at_ns;      /* the history could not be read: it is tried again then; 0: it was read */
+    unsigned list_failures;   /* in a row */
     bool over, abandoned;
 };
 
@@ -228,23 +230,31 @@ static void reconcile(struct runner *r)
     struct mg_err err = {0};
     mg_ledger_history_begin(r->ledger);
     mg_rc rc = mg_history_read(&r->remote, r->o->session_id, r->o->tether->leave, on_history, r->ledger, &err);
+
     mg_ledger_history_end(r->ledger, rc == MG_OK, mg_now_ns());
+    uint32_t wait_ms = mg_retry_delay_ms(r->list_failures, MG_RUNNER_BACKOFF_MS, MG_RUNNER_BACKOFF_MAX_MS);
+    bool for_good = rc == MG_EAUTH || rc == MG_EDENIED || rc == MG_ENOTFOUND;
+    r->list_failures = rc < 0 ? r->list_failures + 1 : 0;
+    r->list_at_ns = rc < 0 && !for_good ? mg_now_ns() + (uint64_t)wait_ms * 1000000u : 0;
     if (rc < 0 && rc != MG_ECANCELED)
         mg_log(MG_WARN, "the history could not be read", MG_F_STR("session", r->o->session_id),
                MG_F_STR("error", err.text));
     serve_ready(r);
 }
 
-/* The next event, or NULL: the stream ended, or the session is to be left. */
+/* The next event, or NULL: the stream ended, the session is to be left, or the history is to be read again. */
 static struct mg_stream_text *next_text(struct runner *r)
 {
     struct mg_tether *t = r->o->tether;
     struct mg_stream_text *text = NULL;
-    uint64_t idle_at = mg_ledger_idle_at(r->ledger);
+
+    uint64_t at = mg_ledger_idle_at(r->ledger);
+    if (r->list_at_ns && (!at || r->list_at_ns < at))
+        at = r->list_at_ns;
     pthread_mutex_lock(&t->lock);
     while (t->end == MG_TETHER_RUNS && !(text = mg_stream_take(r->stream)) && !mg_stream_ended(r->stream) &&
-           (!idle_at || mg_now_ns() < idle_at))
-        (void)mg_tether_wait(t, idle_at);
+           (!at || mg_now_ns() < at))
+        (void)mg_tether_wait(t, at);
     pthread_mutex_unlock(&t->lock);
     return text;
 }
@@ -261,6 +271,14 @@ static void take_text(struct runner *r, const struct mg_stream_text *text)
         r->over = mg_ledger_stream(r->ledger, &e, mg_now_ns());
 }
 
+static bool stream_ended(const struct runner *r)
+{
+    pthread_mutex_lock(&r->o->tether->lock);
+    bool ended = mg_stream_ended(r->stream);
+    pthread_mutex_unlock(&r->o->tether->lock);
+    return ended;
+}
+
 /* One connection: stream, history, events. Returns false when the stream is refused for good. */
 static bool attend(struct runner *r, uint32_t *backoff_ms, struct mg_err *err)
 {
@@ -275,10 +293,18 @@ static bool attend(struct runner *r, uint32_t *backoff_ms, struct mg_err *err)
         return true;
     }
     reconcile(r);
-    for (struct mg_stream_text *text; alive(r) && (text = next_text(r)); free(text)) {
-        *backoff_ms = MG_RUNNER_BACKOFF_MS;
-        take_text(r, text);
-        serve_ready(r);
+
+    for (struct mg_stream_text *text; alive(r); free(text)) {
+        text = next_text(r);
+        if (text) {
+            *backoff_ms = MG_RUNNER_BACKOFF_MS;
+            take_text(r, text);
+            serve_ready(r);
+        } else if (r->list_at_ns && runs(r) && !stream_ended(r)) {
+            reconcile(r);
+        } else {
+            break;
+        }
     }
     if (runs(r))
         mg_log(MG_INFO, "the stream ended, opened again", MG_F_STR("session", r->o->session_id),
