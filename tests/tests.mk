@@ -214,6 +214,7 @@ e2e_tests = \
 	tests/e2e/test_work_chaos.py \
 	tests/e2e/test_work_credentials.py \
 	tests/e2e/test_worker.py \
+	tests/e2e/test_worker_chaos.py \
 	tests/e2e/test_worker_network.py \
 	tests/lib/test-symbols.sh \
 	tests/remote/test_cube_conformance.py \
@@ -223,6 +224,7 @@ e2e_tests = \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
 	tests/sdk/run_srt.py \
+	tests/sdk/run_worker_compare.py \
 	tests/sdk/run_workers.py
 
 # mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
@@ -342,6 +344,7 @@ EXTRA_DIST += \
 	tests/e2e/test_work_chaos.py \
 	tests/e2e/test_work_credentials.py \
 	tests/e2e/test_worker.py \
+	tests/e2e/test_worker_chaos.py \
 	tests/e2e/test_worker_network.py \
 	tests/e2e/threads.py \
 	tests/e2e/turns.py \
@@ -381,6 +384,7 @@ EXTRA_DIST += \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
 	tests/sdk/run_srt.py \
+	tests/sdk/run_worker_compare.py \
 	tests/sdk/run_workers.py \
 	tests/sdk/srt/package.json \
 	tests/sdk/threads.mjs \

@@ -41,7 +41,8 @@ bench: $(benchmarks) mangod$(EXEEXT) tests/support/fake-model$(EXEEXT) plugins/l
 # files: tests/bench/*.py
 dist_noinst_SCRIPTS += \
 	tests/bench/docker_rows.py \
-	tests/bench/run.py
+	tests/bench/run.py \
+	tests/bench/worker_memory.py
 
 # files: tests/bench/sql/*.sql
 dist_noinst_DATA += \

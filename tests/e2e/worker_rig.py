@@ -43,7 +43,7 @@ class MangoWorker:
             **(env or {}),
         }
         if program == "mango-worker":
-            argv = [os.path.join(BUILD, program), command, "--workdir", folder, "--max-idle", f"{IDLE_MS}ms", *(["--poll-gap", "100ms"] if command == "poll" else []), *args]
+            argv = [os.path.join(BUILD, program), command, "--workdir", folder, *([] if "--max-idle" in args else ["--max-idle", f"{IDLE_MS}ms"]), *(["--poll-gap", "100ms"] if command == "poll" else []), *args]
         else:
             argv = [os.path.join(BUILD, "tests", "support", program)]
         self.process = Process(argv, {n: v for n, v in full.items() if v is not None}, os.path.join(folder, f"..{time.monotonic_ns()}.log"))

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""Memory of one worker, idle and while it serves a call: mango-worker beside the official TypeScript and Python workers, which come from npm and PyPI
+into the build folder. Run under tests/support/pg-run; prints a table of MiB (resident, and proportional: shared pages divided among their users).
+
+The shell of the tools and what it runs are no part of it: they are the same work on all sides.
+"""
+import os
+import shutil
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+for folder in ("e2e", "sdk"):
+    sys.path.insert(0, os.path.join(os.path.dirname(HERE), folder))
+from harness import Database, FakeModel, Mangod, Process, wait_for  # noqa: E402
+from turns import fake  # noqa: E402
+from worker_rig import MangoWorker, issue  # noqa: E402
+import run as sdk  # noqa: E402
+
+SETTLE_S = 3  # the garbage of a start is collected, or not
+SERVED = 20  # calls before it is measured in the 21st
+
+
+def memory(pid):
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
+        rows = dict(line.split(":") for line in f if ":" in line and line[0].isupper())
+    return [int(rows[name].split()[0]) / 1024 for name in ("Rss", "Pss")]
+
+
+class Official:
+    def __init__(self, argv, url, environment, key, folder):
+        env = dict(os.environ, MANGO_BASE_URL=url, WORKER_ENVIRONMENT=environment, WORKER_KEY=key, WORKER_DIR=folder, WORKER_IDLE_MS="60000", WORKER_ID="measured", WORKER_MODE="worker")
+        here = os.getcwd()
+        os.chdir(sdk.WORK)
+        self.process = Process(argv, env, os.path.join(folder, "..log"))
+        os.chdir(here)
+        wait_for("the worker starts", lambda: "ready" in self.process.log(), 60)
+
+
+def measure(server, name, start):
+    client, folder = server.client, os.path.join(server.dir, name)
+    os.makedirs(folder)
+    environment = client.post("/v1/environments", {"name": name, "config": {"type": "self_hosted"}})["id"]
+    agent = client.post("/v1/agents", {"name": name, "model": "m", "tools": [{"type": "agent_toolset_20260401"}]})["id"]
+    worker = start(f"http://127.0.0.1:{server.port}", environment, issue(server, environment), folder)
+    try:
+        time.sleep(SETTLE_S)
+        idle = memory(worker.process.pid)
+        session = client.post("/v1/sessions", {"agent": agent, "environment_id": environment})["id"]
+        lines = [x for i in range(SERVED) for x in ('tool bash {"command":"echo %d"}' % i, "---")]
+        client.say(session, fake(*lines, 'tool bash {"command":"touch %s/now; sleep 6"}' % folder, "---", "text done"))
+        wait_for("the last call runs", lambda: os.path.exists(os.path.join(folder, "now")), 120)
+        time.sleep(1)
+        return idle, memory(worker.process.pid)
+    finally:
+        worker.process.end()
+
+
+def main():
+    sdk.prepare()
+    for name in ("worker.mjs", "worker.py"):
+        shutil.copy(os.path.join(os.path.dirname(HERE), "sdk", name), sdk.WORK)
+    sides = {"mango-worker": lambda *a: MangoWorker(*a, "--max-idle", "60s")}
+    if sdk.install_npm("npm", sdk.open_text(os.path.join(sdk.HERE, "package.json"))) and (node := sdk.install_node()):
+        sides["TypeScript 1.14.0"] = lambda *a: Official([node, "worker.mjs", "sdk-1.14.0"], *a)
+    if python := sdk.install_python():
+        sides["Python 2.14.0"] = lambda *a: Official([python, "worker.py"], *a)
+    print("| worker | idle, resident | idle, proportional | serving, resident | serving, proportional |\n|---|---|---|---|---|")
+    with Database() as db, FakeModel() as model, Mangod(database=db, model_url=model.url, sandbox=None, env={"MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX": None}) as server:
+        for name, start in sides.items():
+            idle, serving = measure(server, name.split()[0], start)
+            print(f"| {name} | " + " | ".join(f"{n:.1f}" for n in idle + serving) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
