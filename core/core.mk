@@ -6,6 +6,7 @@ libcore_la_SOURCES = \
 	core/api/api.h \
 	core/api/app.h \
 	core/api/auth.c \
+	core/api/deployments.c \
 	core/api/environments.c \
 	core/api/events.c \
 	core/api/files.c \
@@ -85,6 +86,10 @@ libcore_la_SOURCES = \
 	core/domain/content.c \
 	core/domain/content.h \
 	core/domain/credential.c \
+	core/domain/cron.c \
+	core/domain/cron.h \
+	core/domain/deploy.c \
+	core/domain/deploy.h \
 	core/domain/egress.c \
 	core/domain/egress.h \
 	core/domain/environment.c \
@@ -360,6 +365,8 @@ libcore_la_SOURCES = \
 	core/service/agent.h \
 	core/service/client-result.c \
 	core/service/client-result.h \
+	core/service/deploy.c \
+	core/service/deploy.h \
 	core/service/environment.c \
 	core/service/environment.h \
 	core/service/file.c \
@@ -394,6 +401,9 @@ libcore_la_SOURCES = \
 	core/store/context-mark.h \
 	core/store/credential-seal.c \
 	core/store/credential.c \
+	core/store/deploy-run.c \
+	core/store/deploy.c \
+	core/store/deploy.h \
 	core/store/deployment.c \
 	core/store/deployment.h \
 	core/store/embedded-internal.h \
@@ -462,6 +472,8 @@ libcore_la_SOURCES = \
 	core/store/work-row.h \
 	core/store/work.c \
 	core/store/work.h \
+	core/store/zone.c \
+	core/store/zone.h \
 	core/tools/bash.c \
 	core/tools/definition.c \
 	core/tools/edit.c \

@@ -17,6 +17,7 @@ dist_migrations_DATA = \
 	migrations/0013_vaults.sql \
 	migrations/0014_files.sql \
 	migrations/0015_memory.sql \
-	migrations/0016_resources.sql
+	migrations/0016_resources.sql \
+	migrations/0017_deployments.sql
 	migrations/0015_resources.sql
 	migrations/0013_files.sql

@@ -52,6 +52,7 @@ unit_tests = \
 	tests/unit/test-conformance$(EXEEXT) \
 	tests/unit/test-connect$(EXEEXT) \
 	tests/unit/test-context$(EXEEXT) \
+	tests/unit/test-cron$(EXEEXT) \
 	tests/unit/test-docker$(EXEEXT) \
 	tests/unit/test-egress-doors$(EXEEXT) \
 	tests/unit/test-egress-http$(EXEEXT) \
@@ -174,6 +175,7 @@ e2e_tests = \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
+	tests/e2e/test_deployments.py \
 	tests/e2e/test_docker.py \
 	tests/e2e/test_docker_chaos.py \
 	tests/e2e/test_docker_conformance.py \
@@ -304,6 +306,7 @@ EXTRA_DIST += \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
 	tests/e2e/test_database.py \
+	tests/e2e/test_deployments.py \
 	tests/e2e/test_docker.py \
 	tests/e2e/test_docker_chaos.py \
 	tests/e2e/test_docker_conformance.py \

@@ -103,6 +103,9 @@ mg_http_handler mg_get_credentials, mg_post_credentials, mg_get_credential, mg_p
     mg_post_credential_archive;
 mg_http_handler mg_get_resources, mg_post_resources, mg_get_resource, mg_post_resource, mg_delete_resource;
 mg_http_handler mg_get_files, mg_post_files, mg_get_file, mg_delete_file, mg_get_file_content;
+mg_http_handler mg_get_deployments, mg_post_deployments, mg_get_deployment, mg_post_deployment,
+    mg_post_deployment_archive, mg_post_deployment_pause, mg_post_deployment_unpause, mg_post_deployment_run,
+    mg_get_deployment_runs, mg_get_deployment_run;
 mg_http_handler mg_get_memory_stores, mg_post_memory_stores, mg_get_memory_store, mg_post_memory_store,
     mg_delete_memory_store, mg_post_memory_store_archive;
 mg_http_handler mg_get_memories, mg_post_memories, mg_get_memory, mg_post_memory, mg_delete_memory,

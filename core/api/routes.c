@@ -37,6 +37,13 @@ static const char *const STREAM[] = {"event_deltas", "after", "types", NULL};
 static const char *const SOCKET[] = {"event_deltas", "after", "types", "thread_id", "ticket", NULL};
 static const char *const SOCKETS[] = {"ticket", NULL};
 static const char *const LIST_FILES[] = {"limit", "page", "before_id", "after_id", "ids", "scope_id", NULL};
+static const char *const LIST_DEPLOYMENTS[] = {
+    "limit", "page", "agent_id", "status", "include_archived", "created_at[gte]", "created_at[lte]", NULL,
+};
+static const char *const LIST_RUNS[] = {
+    "limit",           "page",           "deployment_id",   "has_error", "trigger_type", "created_at[gt]",
+    "created_at[gte]", "created_at[lt]", "created_at[lte]", NULL,
+};
 static const char *const LIST_STORES[] = {"limit", "page", "created_at[gte]", "created_at[lte]", "include_archived",
                                           NULL};
 static const char *const LIST_MEMORIES[] = {"limit", "page", "path_prefix", "depth", "view", NULL};
@@ -165,6 +172,17 @@ const struct mg_route mg_routes[] = {
     {MG_POST, "/v1/vaults/{}/credentials/{}/archive", mg_post_credential_archive, .body_max = SMALL_BODY},
     {MG_POST, "/v1/vaults/{}/credentials/{}/mcp_oauth_validate", mg_get_absent, .body_max = SMALL_BODY},
 
+    {MG_GET, "/v1/deployments", mg_get_deployments, .query = LIST_DEPLOYMENTS},
+    {MG_POST, "/v1/deployments", mg_post_deployments, .query = NULL},
+    {MG_GET, "/v1/deployments/{}", mg_get_deployment, .query = NULL},
+    {MG_POST, "/v1/deployments/{}", mg_post_deployment, .query = NULL},
+    {MG_POST, "/v1/deployments/{}/archive", mg_post_deployment_archive, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/deployments/{}/pause", mg_post_deployment_pause, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/deployments/{}/unpause", mg_post_deployment_unpause, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/deployments/{}/run", mg_post_deployment_run, .body_max = SMALL_BODY},
+    {MG_GET, "/v1/deployment_runs", mg_get_deployment_runs, .query = LIST_RUNS},
+    {MG_GET, "/v1/deployment_runs/{}", mg_get_deployment_run, .query = NULL},
+
     {MG_GET, "/v1/memory_stores", mg_get_memory_stores, .query = LIST_STORES},
     {MG_POST, "/v1/memory_stores", mg_post_memory_stores, .query = NULL},
     {MG_GET, "/v1/memory_stores/{}", mg_get_memory_store, .query = NULL},
@@ -181,8 +199,6 @@ const struct mg_route mg_routes[] = {
     {MG_POST, "/v1/memory_stores/{}/memory_versions/{}/redact", mg_post_memory_version_redact, .body_max = SMALL_BODY},
 
     ABSENT("/v1/skills"),
-    ABSENT("/v1/deployments"),
-    ABSENT("/v1/deployment_runs"),
     ABSENT("/v1/dreams"),
     ABSENT("/v1/tunnels"),
     ABSENT("/v1/user_profiles"),

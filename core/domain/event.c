@@ -225,10 +225,11 @@ static mg_rc fill(struct mg_arena *a, const struct mg_json *obj, const char *pla
     return MG_OK;
 }
 
-static mg_rc parse_type(struct mg_arena *a, const struct mg_json *obj, const char *place, bool initial,
+static mg_rc parse_type(struct mg_arena *a, const struct mg_json *obj, const char *place, int where,
                         enum mg_event_type *ret, struct mg_err *err)
 {
     static const char *const INITIAL[] = {"user.message", "user.define_outcome", NULL};
+    static const char *const DEPLOYMENT[] = {"user.message", "user.define_outcome", "system.message", NULL};
     static const char *const ALL[] = {
         "user.message",     "user.interrupt",      "user.tool_confirmation", "user.custom_tool_result",
         "user.tool_result", "user.define_outcome", "system.message",         NULL};
@@ -238,11 +239,12 @@ static mg_rc parse_type(struct mg_arena *a, const struct mg_json *obj, const cha
     if (mg_json_is(tag, MG_JSON_STRING) && mg_event_type_from(mg_json_str(a, tag), &t) && !mg_event_type_is_input(t))
         return mg_err_set(err, MG_EINVAL, "%s: %s is written by the server only; clients may send %s",
                           mg_place(p, place, "type"), mg_event_type_name(t), mg_words(a, ALL));
+    const char *const *words = where == MG_DRAFTS_INITIAL ? INITIAL : where == MG_DRAFTS_DEPLOYMENT ? DEPLOYMENT : ALL;
     int i = 0;
-    mg_rc rc = mg_check_tag(a, obj, place, initial ? INITIAL : ALL, &i, err);
+    mg_rc rc = mg_check_tag(a, obj, place, words, &i, err);
     if (rc < 0)
         return rc;
-    mg_event_type_from(mg_sv_of((initial ? INITIAL : ALL)[i]), ret);
+    mg_event_type_from(mg_sv_of(words[i]), ret);
     return MG_OK;
 }
 
@@ -271,11 +273,11 @@ static mg_rc fill_outcome(struct mg_arena *a, const struct mg_json *const *m, co
     return MG_OK;
 }
 
-static mg_rc parse_draft(struct mg_arena *a, const struct mg_json *obj, const char *place, bool initial,
+static mg_rc parse_draft(struct mg_arena *a, const struct mg_json *obj, const char *place, int where,
                          struct mg_draft *d, struct mg_err *err)
 {
     const struct mg_json *m[MG_FIELDS_MAX];
-    mg_rc rc = parse_type(a, obj, place, initial, &d->type, err);
+    mg_rc rc = parse_type(a, obj, place, where, &d->type, err);
     if (rc >= 0)
         rc = mg_check_object(a, obj, place, rules_of(d->type), m, err);
     if (rc < 0)
@@ -312,11 +314,12 @@ static mg_rc check_order(const struct mg_draft *d, int n, const char *path, stru
     return MG_OK;
 }
 
-mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const char *path, bool initial,
+mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const char *path, int where,
                       struct mg_draft **ret, int *ret_n, struct mg_err *err)
 {
-    const struct mg_field_rule rule = {
-        .type = MG_FT_ARRAY, .min = initial ? 0 : 1, .max = initial ? INITIAL_MAX : MG_EVENTS_PER_POST_MAX};
+    const struct mg_field_rule rule = {.type = MG_FT_ARRAY,
+                                       .min = where == MG_DRAFTS_INITIAL ? 0 : 1,
+                                       .max = where ? INITIAL_MAX : MG_EVENTS_PER_POST_MAX};
     mg_rc rc = mg_check_value(a, events, path, &rule, err);
     if (rc < 0)
         return rc;
@@ -324,7 +327,7 @@ mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const ch
     int n = 0;
     char place[MG_PATH_MAX];
     for (const struct mg_json *e = events->child; e; e = e->next, n++) {
-        rc = parse_draft(a, e, mg_place_at(place, path, (unsigned)n), initial, &d[n], err);
+        rc = parse_draft(a, e, mg_place_at(place, path, (unsigned)n), where, &d[n], err);
         if (rc < 0)
             return rc;
     }

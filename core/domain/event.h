@@ -76,9 +76,11 @@ struct mg_sv mg_draft_members(struct mg_arena *a, const struct mg_draft *d, stru
 
 enum { MG_EVENTS_PER_POST_MAX = 100 /* drafts of one request: bounds one transaction */ };
 
-/* Checks {"events":[...]} (or an initial_events array: initial = true, only user.message and user.define_outcome, at most 50). Errors name
+/* Where an array of events comes from, and so which may be in it. */
+enum { MG_DRAFTS_POST, MG_DRAFTS_INITIAL, MG_DRAFTS_DEPLOYMENT };
+/* Checks {"events":[...]} (or an initial_events array: only user.message and user.define_outcome, of a deployment also system.message, at most 50). Errors name
  * the place: "events[2].content[0].type: ...". What is not there yet (file sources) is refused by name. */
-mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const char *path, bool initial,
+mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const char *path, int where,
                       struct mg_draft **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 
 #endif

@@ -29,8 +29,8 @@ static struct mg_sv title_of(struct mg_arena *a, const struct mg_json *v)
     return s.len ? s : mg_sv_n(NULL, 0);
 }
 
-mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret,
-                              struct mg_err *err)
+static mg_rc parse_create(struct mg_arena *a, const struct mg_json *body, int where, struct mg_session_create *ret,
+                          struct mg_err *err)
 {
     const struct mg_json *m[N_CREATE];
     const struct mg_meta_rules meta = {.create = true};
@@ -47,13 +47,25 @@ mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, st
     if (rc >= 0)
         rc = budget_of(a, m[C_BUDGET], &x.budget_nano, err);
     if (rc >= 0 && mg_given(m[C_EVENTS]))
-        rc = mg_drafts_parse(a, m[C_EVENTS], "initial_events", true, &x.events, &x.n_events, err);
+        rc = mg_drafts_parse(a, m[C_EVENTS], "initial_events", where, &x.events, &x.n_events, err);
     if (rc < 0)
         return rc;
     x.environment_id = mg_json_str(a, m[C_ENVIRONMENT]);
     x.title = title_of(a, m[C_TITLE]);
     *ret = x;
     return MG_OK;
+}
+
+mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret,
+                              struct mg_err *err)
+{
+    return parse_create(a, body, MG_DRAFTS_INITIAL, ret, err);
+}
+
+mg_rc mg_session_parse_deployed(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret,
+                                struct mg_err *err)
+{
+    return parse_create(a, body, MG_DRAFTS_DEPLOYMENT, ret, err);
 }
 
 enum { U_TITLE, U_METADATA, U_AGENT, U_BUDGET, U_VAULTS, N_UPDATE };

@@ -26,6 +26,10 @@ struct mg_session_create {
 mg_rc mg_session_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret,
                               struct mg_err *err) MG_MUSTCHECK;
 
+/* The same for a session that a deployment makes: its events may end with a system.message. */
+mg_rc mg_session_parse_deployed(struct mg_arena *a, const struct mg_json *body, struct mg_session_create *ret,
+                                struct mg_err *err) MG_MUSTCHECK;
+
 struct mg_session_update {
     bool has_budget;
     int64_t budget_nano; /* MG_BUDGET_NONE removes it */

@@ -24,6 +24,7 @@
 #include "run/server-tools.h"
 #include "run/wallet.h"
 #include "sandbox/manager.h"
+#include "service/deploy.h"
 #include "service/work.h"
 #include "store/api-key.h"
 #include "store/deployment.h"
@@ -153,6 +154,12 @@ static void on_work(void *ctx, struct mg_sv environment)
         mg_http_unpark(s->http, environment, false);
     }
     pthread_rwlock_unlock(&s->http_lock);
+}
+
+static void on_second(void *ctx, struct mg_engine *e, struct mg_pg *pg)
+{
+    const struct mg_server *s = ctx;
+    mg_deploys_scan(e, s->sandboxes, pg);
 }
 
 static void on_gap(void *ctx)
@@ -460,6 +467,7 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .call_timeout_ms = mg_conf_ms(s->conf, MG_OPT_CALL_TIMEOUT),
         .work_queued = on_work,
         .database_down = on_database_down,
+        .each_second = on_second,
         .ctx = s,
     };
     mg_rc rc = mg_engine_start(&o, &e, err);

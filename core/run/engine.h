@@ -32,6 +32,8 @@ enum {
     MG_SHELL_IDLE_S = 1800, /* a session's tools (its persistent shell) are kept this long without a call */
 };
 
+struct mg_engine;
+struct mg_pg;
 struct mg_engine_opts {
     const char *conninfo;
     struct mg_hub *hub;
@@ -54,6 +56,8 @@ struct mg_engine_opts {
     int64_t call_timeout_ms; /* a worker's call that has no result after so long gets one of the server; 0: never */
     /* Work was queued for this environment, here or elsewhere: its pollers may look. Any thread; must not block; may be NULL. */
     void (*work_queued)(void *ctx, struct mg_sv environment);
+    /* Once a second, on an engine thread with its connection: what time alone decides above the engine. May be NULL. */
+    void (*each_second)(void *ctx, struct mg_engine *e, struct mg_pg *pg);
     /* The lease thread found the database unreachable: an embedded one may have to be started again. May block; may be NULL. */
     void (*database_down)(void *ctx);
     void *ctx;

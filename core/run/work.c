@@ -208,6 +208,8 @@ static void sweep(void *arg, void *thread)
         (void)!mg_work_ended(thread, ENDED_WITHIN_S, close_streams, e, &err);
     if (atomic_fetch_add(&e->work_sweeps, 1) % TIDY_EVERY == 0)
         (void)!mg_work_tidy(thread, &err);
+    if (e->opts.each_second && !atomic_load(&e->draining))
+        e->opts.each_second(e->opts.ctx, e, thread);
     atomic_store(&e->work_sweeping, false);
 }
 

@@ -78,14 +78,15 @@ static mg_rc check_environment(const struct mg_sandboxes *boxes, const struct mg
     return rc < 0 ? mg_err_wrap(err, rc, "environment_id") : MG_OK;
 }
 
-mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, struct mg_pg *pg, struct mg_arena *a,
-                         const struct mg_principal *who, const struct mg_json *body, struct mg_session_row *ret,
-                         struct mg_err *err)
+/* d NULL: a client asks for it. */
+static mg_rc create(struct mg_engine *e, const struct mg_sandboxes *boxes, struct mg_pg *pg, struct mg_arena *a,
+                    const struct mg_principal *who, const struct mg_json *body, const struct mg_session_deployed *d,
+                    struct mg_session_row *ret, struct mg_err *err)
 {
     struct mg_session_create c;
     struct mg_session_base base;
     struct mg_admitted *admitted = NULL;
-    mg_rc rc = mg_session_parse_create(a, body, &c, err);
+    mg_rc rc = d ? mg_session_parse_deployed(a, body, &c, err) : mg_session_parse_create(a, body, &c, err);
     if (rc < 0)
         return rc;
     struct mg_session_new *s = mg_arena_new_of(a, struct mg_session_new);
@@ -98,6 +99,7 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
         .metadata = c.metadata,
         .vault_ids = c.vault_ids,
         .budget_nano = c.budget_nano,
+        .deployment_id = d ? d->deployment_id : mg_p_null(),
         .base = &base,
     };
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
@@ -122,6 +124,8 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
                                  &resources, err);
     if (rc >= 0 && c.n_events)
         rc = mg_admit_in(e, &t, a, &fresh, c.events, c.n_events, &admitted, err);
+    if (rc >= 0 && d)
+        rc = d->also(d->ctx, &t, mg_id_sv(&s->id), err);
     if (rc >= 0)
         rc = mg_txn_commit(&t, err);
     if (rc < 0)
@@ -131,6 +135,20 @@ mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, 
     *ret = mg_session_new_row(s, admitted ? mg_admitted_status(admitted) : mg_session_status_name(MG_ST_IDLE));
     ret->resources = resources;
     return MG_OK;
+}
+
+mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, struct mg_pg *pg, struct mg_arena *a,
+                         const struct mg_principal *who, const struct mg_json *body, struct mg_session_row *ret,
+                         struct mg_err *err)
+{
+    return create(e, boxes, pg, a, who, body, NULL, ret, err);
+}
+
+mg_rc mg_sessions_create_deployed(struct mg_engine *e, const struct mg_sandboxes *boxes, struct mg_pg *pg,
+                                  struct mg_arena *a, const struct mg_principal *who, const struct mg_json *body,
+                                  const struct mg_session_deployed *d, struct mg_session_row *ret, struct mg_err *err)
+{
+    return create(e, boxes, pg, a, who, body, d, ret, err);
 }
 
 /* ---- update ---- */

@@ -14,6 +14,17 @@ struct mg_sandboxes;
 mg_rc mg_sessions_create(struct mg_engine *e, const struct mg_sandboxes *boxes, struct mg_pg *pg, struct mg_arena *a,
                          const struct mg_principal *who, const struct mg_json *body, struct mg_session_row *ret,
                          struct mg_err *err) MG_MUSTCHECK;
+/* The same for a deployment, in the caller's transaction: body as in its deployment; before the commit, also() writes what
+ * belongs to the session's creation. A failure of it undoes all. */
+struct mg_session_deployed {
+    struct mg_sv deployment_id;
+    mg_rc (*also)(void *ctx, struct mg_txn *t, struct mg_sv session_id, struct mg_err *err);
+    void *ctx;
+};
+mg_rc mg_sessions_create_deployed(struct mg_engine *e, const struct mg_sandboxes *boxes, struct mg_pg *pg,
+                                  struct mg_arena *a, const struct mg_principal *who, const struct mg_json *body,
+                                  const struct mg_session_deployed *d, struct mg_session_row *ret,
+                                  struct mg_err *err) MG_MUSTCHECK;
 /* One session.updated with what changed; nothing when nothing did. agent needs a session that does not run. */
 mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                          struct mg_sv id, const struct mg_json *body, struct mg_res **ret_res,

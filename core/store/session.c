@@ -83,8 +83,8 @@ static mg_rc check_base(const struct mg_res *r, struct mg_sv agent_id, int64_t v
         return mg_err_code(err, MG_ENOTFOUND, "environment_not_found", "environment_id: '%.*s' does not exist",
                            MG_SV_ARG(mg_shown_id(environment_id)));
     if (mg_res_bool(r, 0, 1))
-        return mg_err_set(err, MG_EINVAL, "agent: '%.*s' is archived; use another agent",
-                          MG_SV_ARG(mg_shown_id(agent_id)));
+        return mg_err_code(err, MG_EINVAL, "agent_archived", "agent: '%.*s' is archived; use another agent",
+                           MG_SV_ARG(mg_shown_id(agent_id)));
     if (mg_res_bool(r, 0, 5))
         return mg_err_code(err, MG_EINVAL, "environment_archived",
                            "environment_id: '%.*s' is archived; use another environment",
@@ -130,7 +130,9 @@ mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
 static const struct mg_stmt SQL_INSERT = {
     "session_insert",
     "WITH s AS (INSERT INTO sessions (id, workspace_id, agent_id, agent_version, agent, environment_id, env_type,"
-    " env_config, title, metadata, vault_ids) VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10, $13) RETURNING id)"
+    " env_config, title, metadata, vault_ids, deployment_id) VALUES ($1, $2, $3, $4::int, $5, $6, $7, $8, $9, $10, "
+    "$13, $14) RETURNING "
+    "id)"
     " INSERT INTO session_state (session_id, budget_nano, roster, agent_name)"
     " SELECT id, $11::bigint, $12::text IS NOT NULL, $12 FROM s",
 };
@@ -156,8 +158,9 @@ mg_rc mg_session_insert(struct mg_arena *a, struct mg_txn *t, const struct mg_se
         budget_param(a, s->budget_nano),
         s->coordinator,
         s->vault_ids,
+        s->deployment_id,
     };
-    return mg_txn_queue(t, &SQL_INSERT, p, 13, -1, err);
+    return mg_txn_queue(t, &SQL_INSERT, p, 14, -1, err);
 }
 
 struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const char *status)
@@ -171,6 +174,7 @@ struct mg_session_row mg_session_new_row(const struct mg_session_new *s, const c
         .metadata = s->metadata,
         .resources = MG_SV("[]"),
         .vault_ids = s->vault_ids,
+        .deployment_id = s->deployment_id,
         .outcomes = MG_SV("[]"),
         .budget_nano = s->budget_nano,
         .created_us = s->base->now_us,

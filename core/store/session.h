@@ -29,7 +29,7 @@ mg_rc mg_session_base_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
 
 struct mg_session_new {
     struct mg_id id;
-    struct mg_sv workspace, agent_id, agent, environment_id, title, metadata, vault_ids;
+    struct mg_sv workspace, agent_id, agent, environment_id, title, metadata, vault_ids, deployment_id;
     int64_t budget_nano;      /* MG_BUDGET_NONE: none */
     struct mg_sv coordinator; /* the agent's name when it has a roster; ptr NULL: it has none */
     const struct mg_session_base *base;
