@@ -54,7 +54,9 @@ static mg_rc database_now(struct mg_txn *t, int64_t *ret, struct mg_err *err)
 static mg_rc plan_from_now(struct mg_arena *a, struct mg_txn *t, struct mg_deploy_row *row, struct mg_err *err)
 {
     int64_t now = 0;
-    mg_rc rc = database_now(t, &now, err);
+    mg_rc rc = row->deploy.timezone.ptr ? mg_zone_check(t, row->deploy.timezone, err) : MG_OK;
+    if (rc >= 0)
+        rc = database_now(t, &now, err);
     return rc < 0 ? rc : plan(a, t, row, now, err);
 }
 

@@ -31,19 +31,23 @@ static bool plausible(struct mg_sv s)
     return s.len > 0 && s.len <= MG_ZONE_NAME_MAX;
 }
 
+mg_rc mg_zone_check(struct mg_txn *t, struct mg_sv name, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *known = NULL;
+    mg_rc rc = plausible(name) ? mg_txn_query(t, &SQL_KNOWN, &name, 1, &known, err) : MG_OK;
+    if (rc < 0 || (known && mg_res_rows(known)))
+        return rc;
+    return mg_err_set(err, MG_EINVAL,
+                      "schedule.timezone: '%.*s' is not a time zone; IANA names such as Europe/Berlin or UTC are",
+                      (int)(name.len < 64 ? name.len : 64), name.ptr);
+}
+
 mg_rc mg_zone_load(struct mg_arena *a, struct mg_txn *t, struct mg_sv name, int64_t from_us, struct mg_zone *ret,
                    struct mg_err *err)
 {
-    mg_auto(res) struct mg_res *known = NULL, *r = NULL;
-    mg_rc rc = plausible(name) ? mg_txn_query(t, &SQL_KNOWN, &name, 1, &known, err) : MG_OK;
-    if (rc < 0)
-        return rc;
-    if (!known || mg_res_rows(known) == 0)
-        return mg_err_set(err, MG_EINVAL,
-                          "schedule.timezone: '%.*s' is not a time zone; IANA names such as Europe/Berlin or UTC are",
-                          (int)(name.len < 64 ? name.len : 64), name.ptr);
+    mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {name, mg_p_time(a, from_us), mg_p_int(a, MG_CRON_DAYS + 2)};
-    rc = mg_txn_query(t, &SQL_CHANGES, p, 3, &r, err);
+    mg_rc rc = mg_txn_query(t, &SQL_CHANGES, p, 3, &r, err);
     if (rc < 0)
         return rc;
     ret->n = mg_res_rows(r) < MG_ZONE_CHANGES_MAX ? mg_res_rows(r) : MG_ZONE_CHANGES_MAX;
