@@ -4,6 +4,7 @@ dist_doc_DATA += \
 	CONTRIBUTING.md \
 	README.md \
 	docs/adapters/cube.md \
+	docs/adapters/daytona.md \
 	docs/adapters/docker.md \
 	docs/adapters/e2b.md \
 	docs/adapters/local.md \

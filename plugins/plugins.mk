@@ -56,15 +56,17 @@ plugins_common_libremote_la_SOURCES = \
 	plugins/common/remote/base64.c \
 	plugins/common/remote/base64.h \
 	plugins/common/remote/call.c \
-	plugins/common/remote/rbox-args.c \
-	plugins/common/remote/rbox-frames.c \
-	plugins/common/remote/rbox.h \
+	plugins/common/remote/content.c \
+	plugins/common/remote/content.h \
 	plugins/common/remote/errand-call.c \
 	plugins/common/remote/errand-call.h \
 	plugins/common/remote/errands-exec.c \
 	plugins/common/remote/errands-file.c \
 	plugins/common/remote/errands.c \
 	plugins/common/remote/errands.h \
+	plugins/common/remote/rbox-args.c \
+	plugins/common/remote/rbox-frames.c \
+	plugins/common/remote/rbox.h \
 	plugins/common/remote/remote.h \
 	plugins/common/remote/settings.c \
 	plugins/common/remote/when.c \
@@ -116,6 +118,7 @@ plugins_common_rbox_mango_rbox_LDADD =
 include plugins/common/errand/errand.mk
 include plugins/helpers/helpers.mk
 include plugins/cube/cube.mk
+include plugins/daytona/daytona.mk
 include plugins/docker/docker.mk
 include plugins/e2b/e2b.mk
 include plugins/local/local.mk

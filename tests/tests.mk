@@ -221,6 +221,7 @@ e2e_tests = \
 	tests/lib/test-symbols.sh \
 	tests/remote/test_cube_conformance.py \
 	tests/remote/test_e2b_conformance.py \
+	tests/remote/test_daytona_conformance.py \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
@@ -362,15 +363,18 @@ EXTRA_DIST += \
 	tests/remote/envd_peer.mjs \
 	tests/remote/envd_rig.py \
 	tests/remote/envd_server.mjs \
+	tests/remote/dtn.py \
 	tests/remote/osb.py \
 	tests/remote/rig.py \
-	tests/remote/standin/daytona.go \
+	tests/remote/standin/daytona_api.go \
+	tests/remote/standin/daytona_daemon.go \
 	tests/remote/standin/egress.go \
 	tests/remote/standin/execd.go \
 	tests/remote/standin/go.mod \
 	tests/remote/standin/main.go \
 	tests/remote/test_cube_conformance.py \
 	tests/remote/test_e2b_conformance.py \
+	tests/remote/test_daytona_conformance.py \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/sdk/checks.mjs \
 	tests/sdk/examples/examples.mjs \

@@ -1,8 +1,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
+#include "common/remote/content.h"
 #include "opensandbox/opensandbox.h"
 
 /* The program in the sandbox: its address, one command, one file in, one file out. What it says of a command's output is not
@@ -10,7 +10,6 @@
 
 enum {
     EVENT_MAX = 64 * 1024, /* bytes of one event; a line of mango-errand has 8 KiB */
-    PART_MAX = 2048,       /* bytes of what stands around a file in an upload */
 };
 
 /* ---- its address ---- */
@@ -331,78 +330,30 @@ static mango_status execd_command(void *ctx, const struct mango_call *call, stru
 
 /* ---- a file in ---- */
 
-/* What stands before the file, the file, what stands behind it. */
-struct parts {
-    char head[PART_MAX], tail[64];
-    uint64_t n_head, n_tail, at; /* at: of head and tail together */
-    mango_source_fn *source;
-    void *ctx;
-    bool ended;
-};
-
-static uint64_t copy_some(const char *from, uint64_t have, uint64_t at, char *p, uint64_t n)
-{
-    uint64_t take = have - at < n ? have - at : n;
-    memcpy(p, from + at, take);
-    return take;
-}
-
-static int64_t next_part(void *ctx, char *p, uint64_t n)
-{
-    struct parts *f = ctx;
-    uint64_t took = 0;
-    if (f->at < f->n_head)
-        took = copy_some(f->head, f->n_head, f->at, p, n);
-    else if (!f->ended) {
-        int64_t got = f->source(f->ctx, p, n);
-        if (got != 0)
-            return got;
-        f->ended = true;
-    }
-    if (took == 0)
-        took = copy_some(f->tail, f->n_tail, f->at - f->n_head, p, n);
-    f->at += took;
-    return (int64_t)took;
-}
-
-/* The part of the metadata must look like a file itself, or the service does not find it. */
-static bool frame(struct parts *f, const char *boundary, const char *path)
-{
-    text_auto struct text meta = {0};
-    text_add(&meta, "{\"path\":");
-    text_jsonz(&meta, path);
-    text_add(&meta, ",\"mode\":600}");
-    int n = snprintf(f->head, sizeof(f->head),
-                     "--%s\r\nContent-Disposition: form-data; name=\"metadata\"; filename=\"metadata\"\r\n"
-                     "Content-Type: application/json\r\n\r\n%s\r\n"
-                     "--%s\r\nContent-Disposition: form-data; name=\"file\"; filename=\"file\"\r\n"
-                     "Content-Type: application/octet-stream\r\n\r\n",
-                     boundary, meta.bad ? "" : meta.ptr, boundary);
-    int m = snprintf(f->tail, sizeof(f->tail), "\r\n--%s--\r\n", boundary);
-    f->n_head = (uint64_t)n;
-    f->n_tail = (uint64_t)m;
-    return !meta.bad && n > 0 && n < (int)sizeof(f->head) && m > 0 && m < (int)sizeof(f->tail);
-}
-
 static mango_status execd_upload(void *ctx, const struct mango_call *call, struct errands_box *b, const char *path,
                                  mango_source_fn *source, void *source_ctx, int64_t len)
 {
     struct osb *o = ctx;
     struct request q;
     struct remote_res r = {0};
-    struct parts f = {.source = source, .ctx = source_ctx};
-    char boundary[40] = "mango-", type[96];
-    random_hex(boundary + 6, 24);
-    snprintf(type, sizeof(type), "multipart/form-data; boundary=%s", boundary);
+    struct form f;
+    text_auto struct text meta = {0};
     mango_status s = begin(o, call, b, "POST", "/files/upload", "take a file", &q);
-    if (s == MANGO_OK && !frame(&f, boundary, path))
+    text_add(&meta, "{\"path\":");
+    text_jsonz(&meta, path);
+    text_add(&meta, ",\"mode\":600}");
+    form_begin(&f, source, source_ctx);
+    /* The part of the metadata must look like a file itself, or the service does not find it. */
+    form_field(&f, "name=\"metadata\"; filename=\"metadata\"", "application/json", meta.bad ? "" : meta.ptr);
+    form_file(&f, "name=\"file\"; filename=\"file\"");
+    if (s == MANGO_OK && (f.bad || meta.bad))
         s = fail(o->remote.host, call, MANGO_EINVALID, "the workspace's path is too long");
     if (s == MANGO_OK) {
         q.req.flags = REMOTE_SINGLE | REMOTE_STREAM;
-        q.req.type = type;
-        q.req.source = next_part;
+        q.req.type = f.type;
+        q.req.source = form_read;
         q.req.source_ctx = &f;
-        q.req.source_len = len < 0 ? -1 : len + (int64_t)(f.n_head + f.n_tail);
+        q.req.source_len = form_length(&f, len);
         s = finish(o, call, &q, remote_call(&o->remote, call, &q.req, &r), &r);
     }
     remote_free(&o->remote, &r);
@@ -412,52 +363,24 @@ static mango_status execd_upload(void *ctx, const struct mango_call *call, struc
 
 /* ---- a file out ---- */
 
-struct range {
-    mango_sink_fn *sink;
-    void *ctx;
-    uint64_t skip; /* bytes before the range, when all of the file comes */
-    bool partial;
-};
-
-static void on_range_header(void *ctx, struct mango_sv name, struct mango_sv value)
-{
-    struct range *g = ctx;
-    (void)value;
-    if (name.len == 13 && strncasecmp(name.ptr, "Content-Range", 13) == 0)
-        g->partial = true;
-}
-
-static int32_t on_range(void *ctx, int32_t stream, const char *p, uint64_t n)
-{
-    struct range *g = ctx;
-    if (!g->partial && g->skip > 0) {
-        uint64_t drop = g->skip < n ? g->skip : n;
-        g->skip -= drop;
-        p += drop;
-        n -= drop;
-    }
-    return n > 0 ? g->sink(g->ctx, stream, p, n) : 0;
-}
-
 static mango_status execd_download(void *ctx, const struct mango_call *call, struct errands_box *b, const char *path,
                                    uint64_t offset, uint64_t n, mango_sink_fn *sink, void *sink_ctx)
 {
     struct osb *o = ctx;
     struct request q;
     struct remote_res r = {0};
-    struct range g = {.sink = sink, .ctx = sink_ctx, .skip = offset};
+    struct range g;
     text_auto struct text query = {0};
-    char bytes[64];
     text_add(&query, "/files/download?path=");
     text_url(&query, sv_z(path));
-    snprintf(bytes, sizeof(bytes), "bytes=%llu-%llu", (unsigned long long)offset, (unsigned long long)(offset + n - 1));
+    range_begin(&g, offset, n, sink, sink_ctx);
     mango_status s = begin(o, call, b, "GET", query.bad ? "" : query.ptr, "give a file", &q);
     if (s == MANGO_OK) {
-        remote_header(q.headers, &q.req.n_headers, "Range", bytes);
+        remote_header(q.headers, &q.req.n_headers, "Range", g.header);
         q.req.flags = REMOTE_SAFE | REMOTE_STREAM;
-        q.req.sink = on_range;
+        q.req.sink = range_take;
         q.req.sink_ctx = &g;
-        q.req.on_header = on_range_header;
+        q.req.on_header = range_on_header;
         q.req.header_ctx = &g;
         s = remote_call(&o->remote, call, &q.req, &r);
         if (r.status != 416) /* nothing is there: the file ends before */
