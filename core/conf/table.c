@@ -171,6 +171,17 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .max = 7 * 24 * HOUR,
             .help = "Age at which a sandbox that no session owns is destroyed; 0s: never",
         },
+    [MG_OPT_SANDBOX_WAIT] =
+        {
+            .name = "sandbox_wait",
+            .env = "MANGO_SANDBOX_WAIT",
+            .type = MG_CONF_DURATION,
+            .fallback = "24h",
+            .min = 0,
+            .max = 7 * 24 * HOUR,
+            .help =
+                "How long a turn waits for a sandbox backend that is down before it ends with an error; 0s: for ever",
+        },
     [MG_OPT_EGRESS_NETWORKS] =
         {
             .name = "egress_networks",

@@ -459,6 +459,7 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .wallet = s->wallet,
         .mcp_call_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_MCP_TIMEOUT),
         .tool_grace_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_TOOL_GRACE),
+        .sandbox_wait_ms = mg_conf_ms(s->conf, MG_OPT_SANDBOX_WAIT),
         .model_id = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
         .max_tokens = (unsigned)mg_conf_int(s->conf, MG_OPT_MODEL_MAX_TOKENS),
         .model_window = mg_conf_int(s->conf, MG_OPT_MODEL_WINDOW),

@@ -4,9 +4,10 @@
 #include "run/turn.h"
 #include "sandbox/health.h"
 #include "store/node.h"
+#include "store/waiting.h"
 
 /* A turn whose sandbox cannot be reached waits: its calls stay prepared, the session's events say why, and it goes on when the
- * backend is back, however long that takes; an interrupt ends it. The row says all of it (step tools, status rescheduling), so
+ * backend is back; an interrupt ends it, and so does the limit of sandbox_wait. The row says all of it (step tools, status rescheduling), so
  * that whoever owns the turn after a crash goes on waiting. A node that does not have the backend hands the turn on. */
 
 enum {
@@ -64,12 +65,30 @@ static mg_rc commit_wait(struct mg_run *r, struct mg_pg *pg, bool hand_on, bool 
     return mg_step_commit(&s, "turn.backend_wait", err);
 }
 
+/* Then r->call_err says so. Not known, as while the database is away: the turn waits on. */
+static bool waited_too_long(struct mg_run *r, struct mg_pg *pg)
+{
+    int64_t limit = r->engine->opts.sandbox_wait_ms, age = 0;
+    struct mg_err err = {0}, why = r->call_err;
+    if (limit <= 0 || mg_step_age_ms(pg, &r->session, &r->thread, &age, &err) < 0 || age < limit)
+        return false;
+    (void)mg_err_set(&r->call_err, MG_EUNAVAIL,
+                     "no sandbox for %lld s, the limit that sandbox_wait sets; the call was not run: %.300s",
+                     (long long)(limit / 1000), why.text);
+    return true;
+}
+
 void mg_run_backend_wait(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_err err = {0};
     bool hand_on = absent(r) && !r->thread.s[0], waits = true;
     if (strncmp(r->call_err.code, "backend_", 8) != 0) {
         mg_run_after(r, BUSY_MS, mg_run_calls);
+        return;
+    }
+    if (waited_too_long(r, pg)) {
+        atomic_fetch_add(&r->engine->n_given_up, 1);
+        mg_run_no_sandbox(r, pg);
         return;
     }
     mg_log(MG_INFO, "a turn waits for its sandbox", MG_F_STR("session", r->session.s),

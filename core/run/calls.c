@@ -221,20 +221,24 @@ static mg_rc commit_no_sandbox(struct mg_run *r, struct mg_pg *pg, struct mg_ses
     return rc;
 }
 
-static void acquire_failed(struct mg_run *r, struct mg_pg *pg)
+void mg_run_no_sandbox(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_err err = {0};
     struct mg_session_state st;
-    if (mg_run_backend_away(r)) {
-        mg_run_backend_wait(r, pg);
-        return;
-    }
     mg_log(MG_WARN, "no sandbox", MG_F_STR("session", r->session.s), MG_F_STR("error", r->call_err.text));
     mg_rc rc = commit_no_sandbox(r, pg, &st, &err);
     if (rc < 0)
-        mg_run_failed(r, rc, &err, acquire_failed);
+        mg_run_failed(r, rc, &err, mg_run_no_sandbox);
     else
         mg_run_continue(r, pg, &st);
+}
+
+static void acquire_failed(struct mg_run *r, struct mg_pg *pg)
+{
+    if (mg_run_backend_away(r))
+        mg_run_backend_wait(r, pg);
+    else
+        mg_run_no_sandbox(r, pg);
 }
 
 enum start { START_DONE, START_CALL, START_SANDBOX };

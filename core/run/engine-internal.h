@@ -95,7 +95,7 @@ struct mg_engine {
     atomic_uint work_sweeps;
     /* counters for /metrics */
     atomic_llong n_turns, n_requests, n_tool_calls, n_retries, n_takeovers, n_fenced, n_ambiguous, n_overdue,
-        n_compactions;
+        n_given_up, n_compactions;
 };
 
 /* ---- run.c: the registry ---- */
@@ -137,6 +137,8 @@ void mg_run_response(struct mg_run *r, struct mg_pg *pg); /* commits r->result *
 /* ---- ongoing.c ---- */
 void mg_run_ongoing(struct mg_run *r); /* sets the timer of a running evaluation's signs of life */
 /* ---- calls.c ---- */
+void mg_run_no_sandbox(struct mg_run *r,
+                       struct mg_pg *pg);              /* r->call_err says why: the wave is answered, the turn ends */
 void mg_run_calls(struct mg_run *r, struct mg_pg *pg); /* starts the next prepared call, or ends the wave */
 void mg_run_call_done(struct mg_run *r,
                       struct mg_pg *pg); /* commits the result of the call in flight, starts the next */

@@ -327,6 +327,8 @@ void mg_engine_metrics(struct mg_engine *e, struct mg_buf *out)
         {"mango_tool_calls_total", "Tool calls started in sandboxes", atomic_load(&e->n_tool_calls)},
         {"mango_tool_calls_overdue_total", "Tool calls given up because their sandbox did not answer by the deadline",
          atomic_load(&e->n_overdue)},
+        {"mango_sandbox_waits_given_up_total", "Turns that ended because their sandbox backend stayed away too long",
+         atomic_load(&e->n_given_up)},
         {"mango_tool_calls_ambiguous_total", "Tool calls whose result a crash lost", atomic_load(&e->n_ambiguous)},
         {"mango_turn_takeovers_total", "Turns taken over from dead nodes", atomic_load(&e->n_takeovers)},
         {"mango_turn_fenced_total", "Writes refused because another node owns the turn", atomic_load(&e->n_fenced)},

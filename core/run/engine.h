@@ -45,6 +45,7 @@ struct mg_engine_opts {
     unsigned threads, tool_threads;
     unsigned node_ttl_ms;
     unsigned tool_grace_ms;   /* on top of a tool's own limit, before its call is given up */
+    int64_t sandbox_wait_ms;  /* a turn waits so long for a backend that is down; 0: for ever */
     struct mg_net *users;     /* requests to hosts that users name (MCP); NULL: none are made */
     struct mg_wallet *wallet; /* credentials of sessions for them; outlives the engine */
     unsigned mcp_call_ms;     /* 0: MG_MCP_CALL_MS */

@@ -42,6 +42,24 @@ mg_rc mg_waiting_sums(struct mg_pg *pg, struct mg_waiting_sum ret[MG_WAITING_COU
     return MG_OK;
 }
 
+static const struct mg_stmt SQL_STEP_AGE = {
+    "step_age",
+    "SELECT coalesce(greatest(mg_us(clock_timestamp()) - mg_us(step_since), 0), 0) / 1000 FROM ("
+    " SELECT step_since FROM session_state WHERE session_id = $1 AND $2 = ''"
+    " UNION ALL SELECT step_since FROM thread_state WHERE session_id = $1 AND thread_id = $2) t",
+};
+
+mg_rc mg_step_age_ms(struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread, int64_t *ret,
+                     struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    const struct mg_sv p[] = {mg_sv_of(session->s), mg_sv_of(thread->s)};
+    mg_rc rc = mg_pg_exec(pg, &SQL_STEP_AGE, p, 2, &r, err);
+    if (rc == MG_OK)
+        *ret = mg_res_rows(r) > 0 ? mg_res_int(r, 0, 0) : 0;
+    return rc;
+}
+
 /* The first row is the session, the others its open calls. */
 static const struct mg_stmt SQL_SESSION = {
     "session_waiting",

@@ -23,6 +23,10 @@ struct mg_waiting_sum {
 /* Of the whole deployment, whichever node asks. */
 mg_rc mg_waiting_sums(struct mg_pg *pg, struct mg_waiting_sum ret[MG_WAITING_COUNT], struct mg_err *err) MG_MUSTCHECK;
 
+/* How long the turn of the session (thread empty), or of a thread of it, has been at its present step. */
+mg_rc mg_step_age_ms(struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread, int64_t *ret,
+                     struct mg_err *err) MG_MUSTCHECK;
+
 /* One call that has no result. */
 struct mg_waiting_call {
     struct mg_sv event_id, thread_id, name, input, state, waits_for; /* the last two as the journal has them */

@@ -120,6 +120,29 @@ class TwoBackends(Case):
                 self.assertLess(types_after(m, s, at[s["id"]]).index("session.status_rescheduled"), len(events) - 1)
             wait_for("it is up again", lambda: self.state(m)["second"] == "up", WAIT_S)
 
+    def test_case_62_a_wait_for_a_backend_ends_at_its_limit_and_the_session_stays(self):
+        with Mangod(env=dict(settings(self.folder), MANGO_SANDBOX_WAIT="3s"), sandbox="second") as m:
+            session = m.client.new_session()
+            run(m, session, "echo kept > file")
+            self.stop_service()
+            wait_for("the server knows", lambda: self.state(m)["second"] != "up", WAIT_S)
+            at = len(m.client.events(session["id"]))
+            m.client.say(session["id"], "run: cat file")
+            wait_for("it waits", lambda: "session.status_rescheduled" in types_after(m, session, at), WAIT_S)
+            m.kill()  # what it has waited is not forgotten
+            m.start()
+            wait_for("the wait is over", lambda: m.client.get(f"/v1/sessions/{session['id']}")["status"] == "idle", WAIT_S)
+            events = m.client.events(session["id"])[at:]
+            last = [e for e in events if e["type"] == "session.error"][-1]["error"]
+            self.assertEqual(last["retry_status"]["type"], "exhausted")
+            self.assertIn("sandbox_wait", last["message"])
+            self.assertEqual(events[-1]["stop_reason"]["type"], "retries_exhausted")
+            self.assertIn("sandbox_wait", text_of(events))  # the call has its answer
+            self.assertIn("mango_sandbox_waits_given_up_total 1", metrics(m))
+            self.start_service()
+            wait_for("it is up again", lambda: self.state(m)["second"] == "up", WAIT_S)
+            self.assertIn("kept", text_of(run(m, session, "cat file")))
+
     def test_a_deletion_waits_for_its_backend_and_the_session_is_gone_at_once(self):
         with Mangod(env=settings(self.folder), sandbox="second") as m:
             session = m.client.new_session()
