@@ -2,6 +2,9 @@
 dist_doc_DATA += conf/mango.conf
 dist_pkgdata_DATA = conf/prices.conf
 systemdsystemunit_DATA = conf/mangod.service
+# What a sandbox backend needs beyond the unit.
+dropindir = $(pkgdatadir)/systemd
+dist_dropin_DATA = conf/systemd/docker.conf conf/systemd/srt.conf
 
 SUBSTITUTE = $(SED) -e 's,@bindir\@,$(bindir),g' -e 's,@mangoconfdir\@,$(mangoconfdir),g'
 conf/mangod.service: conf/mangod.service.in Makefile

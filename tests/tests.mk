@@ -210,6 +210,7 @@ e2e_tests = \
 	tests/e2e/test_turn_rules.py \
 	tests/e2e/test_turn_states.py \
 	tests/e2e/test_two_nodes.py \
+	tests/e2e/test_unit.py \
 	tests/e2e/test_vaults.py \
 	tests/e2e/test_waiting.py \
 	tests/e2e/test_work.py \
@@ -342,6 +343,7 @@ EXTRA_DIST += \
 	tests/e2e/test_turn_rules.py \
 	tests/e2e/test_turn_states.py \
 	tests/e2e/test_two_nodes.py \
+	tests/e2e/test_unit.py \
 	tests/e2e/test_vaults.py \
 	tests/e2e/test_waiting.py \
 	tests/e2e/test_work.py \

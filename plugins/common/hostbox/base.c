@@ -167,8 +167,10 @@ mango_status boxes_open(struct boxes *all, const struct mango_call *call)
     live_table_init(&all->live);
     mango_status s = open_base(all, call);
     if (s == MANGO_OK && !confine_works(all->base_fd))
-        s = fail(all->host, call, MANGO_EUNSUPPORTED,
-                 "this kernel has no openat2; the %s backend needs Linux 5.9 or newer", all->kind->name);
+        s = fail(
+            all->host, call, MANGO_EUNSUPPORTED,
+            "there is no openat2; the %s backend needs Linux 5.9 or newer (and RestrictSUIDSGID=no in a systemd unit)",
+            all->kind->name);
     if (s == MANGO_OK)
         s = find_runner(all, call);
     if (s == MANGO_OK)
