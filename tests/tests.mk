@@ -179,6 +179,7 @@ e2e_tests = \
 	tests/e2e/test_docker.py \
 	tests/e2e/test_docker_chaos.py \
 	tests/e2e/test_docker_conformance.py \
+	tests/e2e/test_docker_cut.py \
 	tests/e2e/test_docker_plain.py \
 	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
@@ -194,6 +195,7 @@ e2e_tests = \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_outcomes.py \
 	tests/e2e/test_plugin_services.py \
+	tests/e2e/test_plugins_loaded.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
@@ -312,6 +314,7 @@ EXTRA_DIST += \
 	tests/e2e/test_docker.py \
 	tests/e2e/test_docker_chaos.py \
 	tests/e2e/test_docker_conformance.py \
+	tests/e2e/test_docker_cut.py \
 	tests/e2e/test_docker_plain.py \
 	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
@@ -327,6 +330,7 @@ EXTRA_DIST += \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_outcomes.py \
 	tests/e2e/test_plugin_services.py \
+	tests/e2e/test_plugins_loaded.py \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
