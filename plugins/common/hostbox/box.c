@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -14,7 +15,8 @@
 
 enum {
     NEW_NAME_MAX = 64,
-    STALE_S = 600, /* age of a half-made folder before it counts as left behind by a crash */
+    STALE_S =
+        2, /* age of a folder that nobody holds before it counts as left behind: it is held as soon as it is made */
     ENV_MAX = 256, /* variables of a spec */
 };
 
@@ -94,15 +96,25 @@ static int make_folder(const struct boxes *all, const struct mango_sandbox_spec 
     if (mkdirat(all->base_fd, name, 0700) < 0)
         return errno;
     int fd = openat(all->base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    int e = fd < 0 ? errno : fill_folder(all, fd, spec);
-    if (fd >= 0)
-        close(fd);
+    int e = fd < 0 || flock(fd, LOCK_EX | LOCK_NB) < 0 ? errno : fill_folder(all, fd, spec);
     if (e == 0 && renameat2(all->base_fd, name, all->base_fd, id, RENAME_NOREPLACE) < 0)
         e = errno;
+    if (fd >= 0)
+        close(fd); /* and with it the lock, by which a sweep sees that somebody is at it */
     *ret_found = e == EEXIST;
     if (e)
         (void)remove_tree(all->base_fd, name);
     return e == EEXIST ? 0 : e;
+}
+
+/* Its maker is still at it. */
+static bool held(const struct boxes *all, const char *name)
+{
+    int fd = openat(all->base_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    bool yes = fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) < 0;
+    if (fd >= 0)
+        close(fd);
+    return yes;
 }
 
 static void remove_trash(const struct boxes *all, const char *prefix, time_t older_than)
@@ -112,7 +124,8 @@ static void remove_trash(const struct boxes *all, const char *prefix, time_t old
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         if (strncmp(e->d_name, prefix, strlen(prefix)) == 0 &&
-            fstatat(all->base_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime <= older_than)
+            fstatat(all->base_fd, e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime <= older_than &&
+            !held(all, e->d_name))
             (void)remove_tree(all->base_fd, e->d_name);
     }
     if (d)
@@ -380,16 +393,22 @@ mango_status hostbox_destroy(void *ctx, const struct mango_call *call, struct ma
         all->kind->destroyed(all, label);
     random_hex(random, 16);
     snprintf(trash, sizeof(trash), ".trash-%s", random);
-    /* Gone for everybody in one step; what a crash leaves of it is swept at the next start. */
-    if (renameat(all->base_fd, name, all->base_fd, trash) < 0)
-        return errno == ENOENT ? MANGO_OK
-                               : fail(all->host, call, MANGO_EINTERNAL, "cannot remove workspace folder %s: %s", name,
-                                      strerror(errno));
-    int e = remove_tree(all->base_fd, trash);
-    if (e == 0)
-        return MANGO_OK;
-    (void)renameat2(all->base_fd, trash, all->base_fd, name, RENAME_NOREPLACE); /* so that the next try finds it */
-    return fail(all->host, call, MANGO_ERETRY, "cannot remove all of workspace folder %s: %s", name, strerror(e));
+    /* Gone for everybody in one step; what a crash leaves of it is swept at the next start. The lock keeps a start of
+     * another process from sweeping at the same time. */
+    int lock = open_folder(all->base_fd, name);
+    if (lock >= 0)
+        (void)flock(lock, LOCK_EX | LOCK_NB);
+    int e = renameat(all->base_fd, name, all->base_fd, trash) < 0 ? errno : 0;
+    int left = e ? 0 : remove_tree(all->base_fd, trash);
+    if (left) /* so that the next try finds it */
+        (void)renameat2(all->base_fd, trash, all->base_fd, name, RENAME_NOREPLACE);
+    if (lock >= 0)
+        close(lock);
+    if (e && e != ENOENT)
+        return fail(all->host, call, MANGO_EINTERNAL, "cannot remove workspace folder %s: %s", name, strerror(e));
+    return left ? fail(all->host, call, MANGO_ERETRY, "cannot remove all of workspace folder %s: %s", name,
+                       strerror(left))
+                : MANGO_OK;
 }
 
 mango_status hostbox_list_owned(void *ctx, const struct mango_call *call, struct mango_sv owner, mango_owned_fn *fn,
