@@ -257,7 +257,9 @@ mango_status mango_program_exec(const struct mango_host *h, const struct mango_c
     if (s < 0)
         return s;
     char *piece = malloc(PIECE);
-    s = piece ? set_up(&r, h, call, f, env, req) : fail(h, call, MANGO_ERETRY, "out of memory");
+    if (!piece)
+        return fail(h, call, MANGO_ERETRY, "out of memory");
+    s = set_up(&r, h, call, f, env, req);
     if (s == MANGO_OK)
         s = run_it(&r, h, call, req, ret, piece);
     tear_down(&r);
