@@ -24,7 +24,9 @@ struct exchange {
     struct mg_buf headers; /* "STATUS name: value\n" lines */
     struct mg_buf down, up;
     bool down_paused, up_paused, up_ended, up_failed, done;
-    bool enough; /* the reader wants nothing more */
+    bool enough;               /* the reader wants nothing more */
+    struct mg_net_later later; /* the loop's: the caller is to be woken; linked with waking */
+    bool waking;
     struct mg_net_result result;
     char text[MG_NET_TEXT_MAX];
 };
@@ -35,6 +37,23 @@ static void wake(struct exchange *x)
 {
     const uint64_t one = 1;
     (void)!write(x->fd, &one, sizeof(one));
+}
+
+static void wake_now(struct mg_net_later *l)
+{
+    struct exchange *x = mg_container_of(l, struct exchange, later);
+    x->waking = false;
+    wake(x);
+}
+
+/* The end of a short answer comes with its body: one waking does for both. */
+static void wake_later(struct exchange *x)
+{
+    if (x->waking)
+        return;
+    x->waking = true;
+    x->later.fn = wake_now;
+    mg_net_later(x->net, &x->later);
 }
 
 static void on_header(void *ctx, int status, struct mg_sv name, struct mg_sv value)
@@ -57,7 +76,7 @@ static enum mg_net_go on_body(void *ctx, const char *p, size_t n)
     else if (mg_buf_append(&x->down, p, n) < 0)
         go = MG_NET_STOP;
     x->down_paused = go == MG_NET_PAUSE;
-    wake(x);
+    wake_later(x);
     pthread_mutex_unlock(&x->lock);
     return go;
 }
@@ -89,6 +108,8 @@ static void on_done(void *ctx, const struct mg_net_result *r)
     x->result.text = NULL;
     (void)snprintf(x->text, sizeof(x->text), "%s", r->text);
     x->done = true;
+    if (x->waking)
+        mg_list_del(&x->later.link);
     wake(x);
     pthread_mutex_unlock(&x->lock);
 }

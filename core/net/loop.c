@@ -36,6 +36,7 @@ struct mg_net {
     unsigned n_running;
     struct mg_list active;  /* resolving and running */
     struct mg_list waiting; /* for a place among the running */
+    struct mg_list later;   /* struct mg_net_later */
 
     pthread_mutex_t lock;
     struct mg_list inbox;
@@ -336,10 +337,36 @@ static int wait_ms(const struct mg_net *n)
     return ms >= 0 && left > (uint64_t)ms ? ms : (int)left;
 }
 
+void mg_net_later(struct mg_net *n, struct mg_net_later *l)
+{
+    mg_list_add_tail(&n->later, &l->link);
+}
+
+static void do_later(struct mg_net *n)
+{
+    while (!mg_list_empty(&n->later)) {
+        struct mg_net_later *l = mg_container_of(n->later.next, struct mg_net_later, link);
+        mg_list_del(&l->link);
+        l->fn(l);
+    }
+}
+
+static void take_timer(struct mg_net *n)
+{
+    int running;
+    if (n->timer_ns == 0 || n->timer_ns > mg_now_ns())
+        return;
+    n->timer_ns = 0;
+    curl_multi_socket_action(n->multi, CURL_SOCKET_TIMEOUT, 0, &running);
+}
+
 static void turn(struct mg_net *n)
 {
     struct epoll_event events[EVENTS_MAX];
-    int running, got = epoll_wait(n->epoll_fd, events, EVENTS_MAX, wait_ms(n));
+    take_timer(n); /* a request that was just admitted goes out now, not after a look at the sockets */
+    take_finished(n);
+    do_later(n);
+    int got = epoll_wait(n->epoll_fd, events, EVENTS_MAX, wait_ms(n));
     for (int i = 0; i < got; i++) {
         uint64_t count;
         if (events[i].data.fd != n->wake_fd)
@@ -347,12 +374,10 @@ static void turn(struct mg_net *n)
         else if (read(n->wake_fd, &count, sizeof(count)) > 0)
             resolved(n);
     }
-    if (n->timer_ns && n->timer_ns <= mg_now_ns()) {
-        n->timer_ns = 0;
-        curl_multi_socket_action(n->multi, CURL_SOCKET_TIMEOUT, 0, &running);
-    }
+    take_timer(n);
     take_finished(n);
     sweep(n);
+    do_later(n);
 }
 
 static void *run(void *arg)
@@ -448,6 +473,7 @@ mg_rc mg_net_open(const struct mg_net_opts *o, struct mg_net **ret, struct mg_er
     mg_list_init(&n->active);
     mg_list_init(&n->waiting);
     mg_list_init(&n->inbox);
+    mg_list_init(&n->later);
     n->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     n->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     n->multi = curl_multi_init();

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/cancel.h"
 #include "base/err.h"
+#include "base/list.h"
 #include "base/sv.h"
 
 enum {
@@ -108,6 +109,14 @@ uint64_t mg_net_start(struct mg_net *n, const struct mg_net_req *req);
 void mg_net_cancel(struct mg_net *n, uint64_t id); /* any thread; a number that is gone is fine */
 
 void mg_net_resume(struct mg_net *n, uint64_t id); /* after MG_NET_PAUSE, MG_NET_READ_PAUSE; the same */
+/* fn(l) on the loop's thread, when it has done what is there to do now: from a request's callback alone. mg_list_del of
+ * its link takes it back. For whoever wakes another thread: once for a batch, not once for each piece. */
+struct mg_net_later {
+    struct mg_list link;
+    void (*fn)(struct mg_net_later *l);
+};
+void mg_net_later(struct mg_net *n, struct mg_net_later *l);
+
 /* For connections beside the loop (conn.h). */
 const struct mg_net_opts *mg_net_opts(const struct mg_net *n);
 struct mg_resolver *mg_net_resolver(const struct mg_net *n);

@@ -40,15 +40,16 @@ static mango_status check_spec(const struct docker *d, const struct mango_call *
     return MANGO_OK;
 }
 
+/* found: it was there before this call; the volume of a new one was looked at when it was made. */
 static mango_status verify(const struct docker *d, const struct mango_call *call, const char *name,
-                           const struct mango_sandbox_spec *spec, const struct container *c)
+                           const struct mango_sandbox_spec *spec, const struct container *c, bool found)
 {
     if (!sv_is(spec->label, c->label) || !c->root[0])
         return fail(d->host, call, MANGO_EDENIED, "the container %s exists and does not belong to this session", name);
     if (c->open_network && spec->network && spec->network->mode != MANGO_NET_OPEN)
         return fail(d->host, call, MANGO_EDENIED,
                     "the container %s has an open network, and the environment allows none", name);
-    mango_status s = volume_check(d, call, name, c->identity);
+    mango_status s = found ? volume_check(d, call, name, c->identity) : MANGO_OK;
     return s == MANGO_OK && c->door && spec->network && spec->network->mode == MANGO_NET_LIMITED
                ? egress_open(d, call, spec->label, spec->network, NULL)
                : s;
@@ -145,7 +146,7 @@ static mango_status bind(struct docker *d, const struct mango_call *call, const 
                          const char *name, struct container *c, bool found, struct mango_sandbox_ref *ret)
 {
     bool refused = false;
-    mango_status s = verify(d, call, name, spec, c);
+    mango_status s = verify(d, call, name, spec, c, found);
     if (s == MANGO_OK)
         s = box_wake(d, call, name, c, &refused);
     if (refused && found)

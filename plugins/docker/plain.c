@@ -16,6 +16,8 @@ enum {
     MARK_MAX = 48,
     TELL_MAX = 64,
     SAID_MAX = 512,
+    LOST_TRIES = 3,
+    LOST_MS = 5000,  /* for the end of a command whose connection was lost */
     KILL_MS = 20000, /* for the second exec: 65 ms, on a busy host a hundred times that */
 };
 
@@ -418,17 +420,23 @@ void plain_eof(struct run *r)
 
 /* ---- the end ---- */
 
+/* *ret_code 0: nothing of it is left. */
+static mango_status kill_marked(const struct plain *p, const struct mango_call *call, int *ret_code)
+{
+    char said[64];
+    struct mango_sv number = sv_z(p->number);
+    const struct plain_spec spec = {.script = killer, .args = &number, .n_args = 1};
+    return plain_exec_run(p->box->docker, call, p->box->live.id, &spec, said, sizeof(said), ret_code);
+}
+
 void plain_kill(struct run *r, const struct mango_call *call)
 {
     struct docker *d = r->docker;
     struct plain *p = r->plain;
-    char said[64];
     int code = -1;
-    struct mango_sv number = sv_z(p->number);
-    const struct plain_spec spec = {.script = killer, .args = &number, .n_args = 1};
     uint64_t until = now_ns(d->host) + KILL_MS * UINT64_C(1000000);
     struct mango_call own = {.struct_size = sizeof(own), .deadline_ns = until, .err = call->err};
-    mango_status s = plain_exec_run(d, &own, p->box->live.id, &spec, said, sizeof(said), &code);
+    mango_status s = kill_marked(p, &own, &code);
     /* No room for one more process, or more are born than die: then all of the container ends, and starts again. */
     if ((s == MANGO_OK && code != 0) || (s < 0 && s != MANGO_ENOENT)) {
         (void)container_restart(d, &own, p->box->live.id);
@@ -447,6 +455,13 @@ void plain_close(struct run *r)
 {
     struct plain *p = r->plain;
     const struct mango_host *h = r->docker->host;
+    if (r->lost && !live_is_dying(&p->box->live)) { /* nobody hears of it any more: it does not go on unseen */
+        int code = -1;
+        const struct mango_call own = {.struct_size = sizeof(own),
+                                       .deadline_ns = now_ns(h) + LOST_MS * UINT64_C(1000000)};
+        for (int i = 0; i < LOST_TRIES && code != 0; i++) /* what took the connection may take another */
+            (void)kill_marked(p, &own, &code);
+    }
     delist(p);
     pthread_mutex_lock(&p->lock);
     p->stop = true;

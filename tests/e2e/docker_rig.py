@@ -1,8 +1,11 @@
 """What the tests of the sandbox `docker` share: a real Engine, its own command line as the witness, a sandbox to try things in."""
+import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import unittest
 
 from harness import SRC, wait_for
@@ -29,6 +32,50 @@ def left():
 
 
 OWN = os.environ.get("MANGO_TEST_DOCKER") == "own"
+
+
+class Wire:
+    """A socket between a plugin and the Engine, whose connections can be cut."""
+
+    def __init__(self, path):
+        self.path, self.pairs, self.server = path, [], socket.socket(socket.AF_UNIX)
+        self.server.bind(path)
+        self.server.listen(64)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        while True:
+            try:
+                near, _ = self.server.accept()
+            except OSError:
+                return
+            far = socket.socket(socket.AF_UNIX)
+            far.connect(os.environ["DOCKER_HOST"].removeprefix("unix://"))
+            self.pairs.append((near, far))
+            for a, b in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=(a, b), daemon=True).start()
+
+    @staticmethod
+    def _pump(a, b):
+        try:
+            while data := a.recv(65536):
+                b.sendall(data)
+            b.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def cut(self):
+        pairs, self.pairs = self.pairs, []  # those of now: the plugin connects again at once
+        for pair in pairs:
+            for s in pair:
+                with contextlib.suppress(OSError):
+                    s.shutdown(socket.SHUT_RDWR)
+                s.close()
+
+    def close(self):
+        self.server.close()
+        self.cut()
+        os.unlink(self.path)
 
 
 def kill_engine():

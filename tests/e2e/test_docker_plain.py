@@ -12,7 +12,7 @@ import tempfile
 import time
 import unittest
 
-from docker_rig import OWN, Boxes, docker, left, under_engine
+from docker_rig import OWN, Boxes, Wire, docker, left, under_engine
 from harness import main, wait_for
 from sandbox import ECANCELED, EDENIED, EINVALID, EUNSUPPORTED, OK, Driver, host_processes, label
 
@@ -127,6 +127,35 @@ class WithoutBox(Boxes):
         for path in ("out/passwd", "file", "../x", "/etc/passwd"):
             self.assertEqual(self.d.call("read", self.box, path, 0, 100)["status"], EDENIED, path)
             self.assertEqual(self.d.call("write", self.box, path, "x")["status"], EDENIED, path)
+
+
+    def test_input_and_output_go_both_ways_at_once(self):
+        given = "".join(f"line {i} of what goes in\n" for i in range(20000))
+        self.assertEqual(self.d.sh(self.box, "cat", stdin=given)["out"], given)
+        self.assertEqual(self.d.sh(self.box, "exit 6", stdin=given)["code"], 6)
+        self.assertEqual(self.d.sh(self.box, "head -c 4; cat >/dev/null", stdin=given)["out"], "line")
+
+
+class CutStream(unittest.TestCase):
+    def test_case_57_a_command_whose_stream_is_cut_is_never_started_again(self):
+        for runner in ("box", "exec"):
+            box, wire = label(), Wire(f"/tmp/mango-wire.{os.getpid()}")
+            self.addCleanup(lambda b=box: subprocess.run(["docker", "rm", "-f", "mango-" + b], capture_output=True, check=False))
+            try:
+                with Driver("docker", {"MANGO_DOCKER_RUNNER": runner, "MANGO_DOCKER_HOST": "unix://" + wire.path}) as d:
+                    d.create(box)
+                    n = d.send("exec", box, 60000, 0, "echo started >>counter; echo half; sleep 7318.25; echo whole", "")
+                    wait_for("the command", lambda: host_processes("7318.25"))
+                    wire.cut()
+                    done = d.wait(n, 30)
+                    self.assertTrue(done["unknown"] and not done["exited"], done)
+                    self.assertNotIn("whole", done["out"])
+                    wait_for(f"its end with {runner}", lambda: not host_processes("7318.25"), 15)
+                    wait_for("the next command", lambda b=box, d=d: d.call("exec", b, 20000, 0, "true", "")["code"] == 0, 30)
+                    self.assertEqual(d.out(box, "cat counter"), "started")
+                    d.ok("destroy", box)
+            finally:
+                wire.close()
 
 
 class WhoRuns(unittest.TestCase):
