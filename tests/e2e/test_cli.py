@@ -195,6 +195,7 @@ class Streaming(unittest.TestCase):
             for round_number in range(3):
                 cli("session", "send", session, f"run: echo round {round_number}")
                 wait_for("the turn", lambda: m.client.events(session)[-1]["type"] == "session.status_idle", timeout=40)
+                wait_for("the stream has begun", lambda: reader.events)  # a server that was never there is an error, not a loss
                 m.kill() if round_number < 2 else m.stop()
                 m.restart()
             cli("session", "send", session, "hello")
