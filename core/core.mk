@@ -25,6 +25,7 @@ libcore_la_SOURCES = \
 	core/api/scope.h \
 	core/api/send.c \
 	core/api/sessions.c \
+	core/api/skills.c \
 	core/api/system.c \
 	core/api/threads.c \
 	core/api/tickets.c \
@@ -114,6 +115,8 @@ libcore_la_SOURCES = \
 	core/domain/resource.h \
 	core/domain/session.c \
 	core/domain/session.h \
+	core/domain/skill.c \
+	core/domain/skill.h \
 	core/domain/thread.h \
 	core/domain/usage.c \
 	core/domain/usage.h \
@@ -246,6 +249,8 @@ libcore_la_SOURCES = \
 	core/object/keeper.h \
 	core/object/object.c \
 	core/object/object.h \
+	core/object/zip.c \
+	core/object/zip.h \
 	core/plugin/conn.c \
 	core/plugin/counters.c \
 	core/plugin/counters.h \
@@ -312,6 +317,8 @@ libcore_la_SOURCES = \
 	core/run/run.c \
 	core/run/server-tools.c \
 	core/run/server-tools.h \
+	core/run/skills.c \
+	core/run/skills.h \
 	core/run/step.c \
 	core/run/step.h \
 	core/run/threads.c \
@@ -380,6 +387,8 @@ libcore_la_SOURCES = \
 	core/service/roster.h \
 	core/service/session.c \
 	core/service/session.h \
+	core/service/skill.c \
+	core/service/skill.h \
 	core/service/thread.c \
 	core/service/thread.h \
 	core/service/unwedge.c \
@@ -454,6 +463,8 @@ libcore_la_SOURCES = \
 	core/store/session-state.h \
 	core/store/session.c \
 	core/store/session.h \
+	core/store/skill.c \
+	core/store/skill.h \
 	core/store/state-dir.c \
 	core/store/state-dir.h \
 	core/store/thread-state.c \
@@ -507,7 +518,7 @@ libcore_la_SOURCES = \
 	core/tools/tools.h \
 	core/tools/write.c
 
-libcore_la_LIBADD = $(PQ_LIBS) $(CURL_LIBS) $(LWS_LIBS) $(OPENSSL_LIBS) $(LIBCONFIG_LIBS) -lpthread -lm
+libcore_la_LIBADD = $(PQ_LIBS) $(CURL_LIBS) $(LWS_LIBS) $(OPENSSL_LIBS) $(LIBCONFIG_LIBS) $(LIBZIP_LIBS) -lpthread -lm
 
 # The embeddable server: the same objects behind a small door; everything else is hidden.
 lib_LTLIBRARIES += libmango.la

@@ -204,6 +204,7 @@ e2e_tests = \
 	tests/e2e/test_sandbox_chaos.py \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
+	tests/e2e/test_skills.py \
 	tests/e2e/test_srt.py \
 	tests/e2e/test_srt_limits.py \
 	tests/e2e/test_streams.py \
@@ -339,6 +340,7 @@ EXTRA_DIST += \
 	tests/e2e/test_sandbox_chaos.py \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
+	tests/e2e/test_skills.py \
 	tests/e2e/test_srt.py \
 	tests/e2e/test_srt_limits.py \
 	tests/e2e/test_streams.py \

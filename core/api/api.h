@@ -102,6 +102,8 @@ mg_http_handler mg_get_vaults, mg_post_vaults, mg_get_vault, mg_post_vault, mg_d
 mg_http_handler mg_get_credentials, mg_post_credentials, mg_get_credential, mg_post_credential, mg_delete_credential,
     mg_post_credential_archive;
 mg_http_handler mg_get_resources, mg_post_resources, mg_get_resource, mg_post_resource, mg_delete_resource;
+mg_http_handler mg_get_skills, mg_post_skills, mg_get_skill, mg_delete_skill, mg_get_skill_versions,
+    mg_post_skill_versions, mg_get_skill_version, mg_delete_skill_version, mg_get_skill_content;
 mg_http_handler mg_get_files, mg_post_files, mg_get_file, mg_delete_file, mg_get_file_content;
 mg_http_handler mg_get_deployments, mg_post_deployments, mg_get_deployment, mg_post_deployment,
     mg_post_deployment_archive, mg_post_deployment_pause, mg_post_deployment_unpause, mg_post_deployment_run,

@@ -139,6 +139,17 @@ static const struct doc {
     {MG_POST, "/v1/sessions/{}/resources/{}", "updateResource", "Refused: a file has nothing to change.", "Any",
      "Resource"},
     {MG_DELETE, "/v1/sessions/{}/resources/{}", "deleteResource", "Takes a file out of the session.", NULL, "Deleted"},
+    {MG_GET, "/v1/skills", "listSkills", "Lists skills, newest first.", NULL, "SkillPage"},
+    {MG_POST, "/v1/skills", "createSkill", "Creates a skill from its files, or from one zip of them.", "SkillCreate",
+     "Skill"},
+    {MG_GET, "/v1/skills/{}", "getSkill", "One skill.", NULL, "Skill"},
+    {MG_DELETE, "/v1/skills/{}", "deleteSkill", "Deletes a skill that no session holds.", NULL, "Deleted"},
+    {MG_GET, "/v1/skills/{}/versions", "listSkillVersions", "Its versions, newest first.", NULL, "SkillVersionPage"},
+    {MG_POST, "/v1/skills/{}/versions", "createSkillVersion", "Another version.", "SkillVersionCreate", "SkillVersion"},
+    {MG_GET, "/v1/skills/{}/versions/{}", "getSkillVersion", "One version, or the latest.", NULL, "SkillVersion"},
+    {MG_DELETE, "/v1/skills/{}/versions/{}", "deleteSkillVersion", "Deletes a version that no session holds.", NULL,
+     "Deleted"},
+    {MG_GET, "/v1/skills/{}/versions/{}/content", "downloadSkillVersion", "The version as a zip.", NULL, NULL},
     {MG_GET, "/v1/models", "listModels", "The models that this server knows of.", NULL, "ModelPage"},
     {MG_GET, "/v1/models/{}", "getModel", "One model.", NULL, "Model"},
 };
@@ -176,6 +187,8 @@ static const struct {
     {"memory_versions", "memory_version_id"},
     {"files", "file_id"},
     {"resources", "resource_id"},
+    {"skills", "skill_id"},
+    {"versions", "version"},
 };
 enum { N_PARAMS = sizeof(PARAMS) / sizeof(PARAMS[0]), PATH_PARAMS_MAX = 4 };
 

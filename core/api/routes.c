@@ -36,6 +36,7 @@ static const char *const LIST_THREADS[] = {"limit", "page", "statuses", NULL};
 static const char *const STREAM[] = {"event_deltas", "after", "types", NULL};
 static const char *const SOCKET[] = {"event_deltas", "after", "types", "thread_id", "ticket", NULL};
 static const char *const SOCKETS[] = {"ticket", NULL};
+static const char *const LIST_SKILLS[] = {"limit", "page", "source", NULL};
 static const char *const LIST_FILES[] = {"limit", "page", "before_id", "after_id", "ids", "scope_id", NULL};
 static const char *const LIST_DEPLOYMENTS[] = {
     "limit", "page", "agent_id", "status", "include_archived", "created_at[gte]", "created_at[lte]", NULL,
@@ -67,6 +68,7 @@ enum {
     SMALL_BODY = 64 * 1024,          /* bytes: actions that take nothing */
     MEMORY_BODY = 1024 * 1024,       /* bytes: a memory of its largest size, each byte escaped, and its path */
     SECRET_BODY = 256 * 1024,        /* bytes: a credential with three secrets of their largest size, escaped */
+    SKILL_BODY = 32 * 1024 * 1024,   /* bytes: a skill of 30,000,000 bytes with its framing */
     UPLOAD_BODY = 501 * 1024 * 1024, /* bytes: a file of 500 MiB with its multipart framing */
 };
 
@@ -155,6 +157,17 @@ const struct mg_route mg_routes[] = {
     {MG_POST, "/v1/sessions/{}/resources/{}", mg_post_resource, .query = NULL},
     {MG_DELETE, "/v1/sessions/{}/resources/{}", mg_delete_resource, .body_max = SMALL_BODY},
 
+    {MG_GET, "/v1/skills", mg_get_skills, .query = LIST_SKILLS},
+    {MG_POST, "/v1/skills", mg_post_skills, .flags = MG_ROUTE_TRANSFER | MG_ROUTE_ANY_TYPE, .body_max = SKILL_BODY},
+    {MG_GET, "/v1/skills/{}", mg_get_skill, .flags = OF_SESSION},
+    {MG_DELETE, "/v1/skills/{}", mg_delete_skill, .body_max = SMALL_BODY},
+    {MG_GET, "/v1/skills/{}/versions", mg_get_skill_versions, .flags = OF_SESSION, .query = LIST},
+    {MG_POST, "/v1/skills/{}/versions", mg_post_skill_versions, .flags = MG_ROUTE_TRANSFER | MG_ROUTE_ANY_TYPE,
+     .body_max = SKILL_BODY},
+    {MG_GET, "/v1/skills/{}/versions/{}", mg_get_skill_version, .flags = OF_SESSION},
+    {MG_DELETE, "/v1/skills/{}/versions/{}", mg_delete_skill_version, .body_max = SMALL_BODY},
+    {MG_GET, "/v1/skills/{}/versions/{}/content", mg_get_skill_content, .flags = MG_ROUTE_TRANSFER | OF_SESSION},
+
     {MG_GET, "/v1/models", mg_get_models, .query = LIST_MODELS},
     {MG_GET, "/v1/models/{}", mg_get_model, .query = NULL},
 
@@ -198,7 +211,6 @@ const struct mg_route mg_routes[] = {
     {MG_GET, "/v1/memory_stores/{}/memory_versions/{}", mg_get_memory_version, .query = VIEW},
     {MG_POST, "/v1/memory_stores/{}/memory_versions/{}/redact", mg_post_memory_version_redact, .body_max = SMALL_BODY},
 
-    ABSENT("/v1/skills"),
     ABSENT("/v1/dreams"),
     ABSENT("/v1/tunnels"),
     ABSENT("/v1/user_profiles"),

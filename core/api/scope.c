@@ -2,11 +2,27 @@
 
 #include "api/api.h"
 #include "conf/conf.h"
+#include "store/skill.h"
 #include "store/work.h"
 
 static bool is_session_route(const struct mg_route *r)
 {
     return mg_sv_starts(mg_sv_of(r->pattern), "/v1/sessions/");
+}
+
+/* Skills belong to no session; a worker may read those that the session of its claim holds. */
+static bool is_skill_route(const struct mg_route *r)
+{
+    return mg_sv_starts(mg_sv_of(r->pattern), "/v1/skills/");
+}
+
+static mg_rc check_skill(struct mg_http_req *req, const struct mg_principal *who, struct mg_err *err)
+{
+    bool held = false;
+    mg_rc rc = mg_skill_claimed(req->pg, req->param[0], mg_id_sv(&who->work), mg_id_sv(&who->environment), &held, err);
+    if (rc < 0 || held)
+        return rc;
+    return mg_err_set(err, MG_EDENIED, "no session of this credential's claim holds this skill");
 }
 
 static mg_rc needs_api_key(struct mg_err *err)
@@ -49,13 +65,15 @@ static mg_rc check_environment_key(struct mg_http_req *req, const struct mg_rout
     uint32_t flags = route ? route->flags : 0;
     if (!(flags & (MG_ROUTE_ENV_KEY | MG_ROUTE_ENV_SESSION)))
         return needs_api_key(err);
-    bool session = is_session_route(route);
-    if (!session && !mg_sv_eq(req->param[0], mg_id_sv(&who->environment)))
+    bool session = is_session_route(route), skill = is_skill_route(route);
+    if (!session && !skill && !mg_sv_eq(req->param[0], mg_id_sv(&who->environment)))
         return other_environment(who, err);
     if (flags & MG_ROUTE_ENV_KEY)
         return MG_OK;
     if (!mg_conf_bool(mg_req_app(req)->conf, MG_OPT_WORK_ALLOW_ENVIRONMENT_KEY))
         return needs_token(err);
+    if (skill)
+        return check_skill(req, who, err);
     return session ? holds_session(req, who, err) : MG_OK;
 }
 
@@ -68,10 +86,12 @@ static bool is_own(const struct mg_http_req *req, const struct mg_route *route, 
     return mg_sv_eq(req->param[0], mg_id_sv(&who->environment)) && mg_sv_eq(req->param[1], mg_id_sv(&who->work));
 }
 
-static mg_rc check_token(const struct mg_http_req *req, const struct mg_route *route, const struct mg_principal *who,
+static mg_rc check_token(struct mg_http_req *req, const struct mg_route *route, const struct mg_principal *who,
                          struct mg_err *err)
 {
     uint32_t flags = route ? route->flags : 0;
+    if (who->live && flags & MG_ROUTE_TOKEN && is_skill_route(route))
+        return check_skill(req, who, err);
     bool takes = flags & (MG_ROUTE_TOKEN | MG_ROUTE_TOKEN_END);
     bool own = takes && is_own(req, route, who);
     if (own && (who->live || flags & MG_ROUTE_TOKEN_END))

@@ -23,6 +23,5 @@ mg_rc mg_tools_pair_check(struct mg_arena *a, struct mg_sv tools, struct mg_sv s
 mg_rc mg_model_resolve(struct mg_arena *a, const struct mg_json *model, const char *place, struct mg_sv base,
                        struct mg_sv *ret, struct mg_err *err) MG_MUSTCHECK;
 /* Skills are not part of this build: only [] and null pass. */
-extern const char MG_NO_SKILLS[];
 
 #endif

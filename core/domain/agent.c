@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "domain/agent-tools.h"
 #include "domain/metadata.h"
+#include "domain/skill.h"
 #include "json/write.h"
 
 enum { AGENT_TEXT_MAX = 64 * 1024 * 1024 /* bytes: two bodies' worth */ };
@@ -37,7 +38,7 @@ static const struct mg_field_rule CREATE_RULES[] = {
     [F_SYSTEM] = {.name = "system", .type = MG_FT_STRING, .flags = MG_FF_NULL | MG_FF_TEXT, .max = MG_AGENT_SYSTEM_MAX},
     [F_TOOLS] = {.name = "tools", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
     [F_SERVERS] = {.name = "mcp_servers", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
-    [F_SKILLS] = {.name = "skills", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .refusal = MG_NO_SKILLS},
+    [F_SKILLS] = {.name = "skills", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .max = MG_SKILLS_MAX},
     [F_METADATA] = {.name = "metadata", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
     [F_MULTIAGENT] = {.name = "multiagent", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
     [F_IDENTITY] = {.name = "execution_identity", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
@@ -53,7 +54,7 @@ static const struct mg_field_rule UPDATE_RULES[] = {
     [F_SYSTEM] = {.name = "system", .type = MG_FT_STRING, .flags = MG_FF_NULL | MG_FF_TEXT, .max = MG_AGENT_SYSTEM_MAX},
     [F_TOOLS] = {.name = "tools", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
     [F_SERVERS] = {.name = "mcp_servers", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
-    [F_SKILLS] = {.name = "skills", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .refusal = MG_NO_SKILLS},
+    [F_SKILLS] = {.name = "skills", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .max = MG_SKILLS_MAX},
     [F_METADATA] = {.name = "metadata", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
     [F_MULTIAGENT] = {.name = "multiagent", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
     [F_IDENTITY] = {.name = "execution_identity", .type = MG_FT_OBJECT, .flags = MG_FF_NULL},
@@ -128,8 +129,8 @@ static mg_rc apply_config(struct mg_arena *a, const struct mg_json *const *m, co
     if (m[F_SYSTEM])
         x->system = text_or_null(a, m[F_SYSTEM]);
     if (m[F_SKILLS])
-        x->skills = MG_SV("[]");
-    if (m[F_MODEL])
+        rc = mg_agent_skills_parse(a, m[F_SKILLS], mg_place(p, prefix, "skills"), &x->skills, err);
+    if (rc >= 0 && m[F_MODEL])
         rc = mg_model_resolve(a, m[F_MODEL], mg_place(p, prefix, "model"), x->model, &x->model, err);
     if (rc >= 0 && m[F_TOOLS])
         rc = mg_tools_resolve(a, m[F_TOOLS], mg_place(p, prefix, "tools"), &x->tools, err);
@@ -308,7 +309,7 @@ static const struct mg_field_rule OVERRIDE_RULES[] = {
     [O_SYSTEM] = {.name = "system", .type = MG_FT_STRING, .flags = MG_FF_NULL | MG_FF_TEXT, .max = MG_AGENT_SYSTEM_MAX},
     [O_TOOLS] = {.name = "tools", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
     [O_SERVERS] = {.name = "mcp_servers", .type = MG_FT_ARRAY, .flags = MG_FF_NULL},
-    [O_SKILLS] = {.name = "skills", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .refusal = MG_NO_SKILLS},
+    [O_SKILLS] = {.name = "skills", .type = MG_FT_ARRAY, .flags = MG_FF_NULL, .max = MG_SKILLS_MAX},
     {.name = NULL},
 };
 

@@ -1,4 +1,5 @@
 #include "run/assemble.h"
+#include "run/skills.h"
 
 #include "base/siphash.h"
 #include "run/server-tools.h"
@@ -18,7 +19,8 @@ static int64_t fingerprint(struct mg_arena *a, const struct mg_request *r)
     return (int64_t)(mg_siphash_keyed(all, 1, 2, 1, 3) >> 1) | 1;
 }
 
-static mg_rc fixed_part(struct mg_run *r, struct mg_arena *a, struct mg_assembly *x, struct mg_err *err)
+static mg_rc fixed_part(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct mg_assembly *x,
+                        struct mg_err *err)
 {
     const struct mg_engine_opts *o = &r->engine->opts;
     struct mg_json *agent;
@@ -39,8 +41,9 @@ static mg_rc fixed_part(struct mg_run *r, struct mg_arena *a, struct mg_assembly
         .cache = true,
     };
     x->request.tools = mg_web_definitions(a, agent, o->web_tools, mg_buf_view(&tools), &x->request.web_fetch);
+    rc = mg_skills_system(a, pg, &r->session, agent, &x->request.system, err);
     x->fixed = fingerprint(a, &x->request);
-    return MG_OK;
+    return rc;
 }
 
 static void set_entries(struct mg_arena *a, struct mg_assembly *x)
@@ -78,7 +81,7 @@ mg_rc mg_assemble(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct
     if (rc == MG_OK)
         rc = mg_mcp_attach(r, pg, a, &ret->in.agent, err);
     if (rc == MG_OK)
-        rc = fixed_part(r, a, ret, err);
+        rc = fixed_part(r, pg, a, ret, err);
     if (rc < 0)
         return rc;
     int64_t window = o->model_window ? o->model_window : mg_model_window(ret->request.model);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "run/engine-internal.h"
 #include "run/mounts.h"
+#include "run/skills.h"
 #include "sandbox/manager.h"
 
 /* Concurrency: engine.lock guards the map and each box's refs; box.lock is held through a call, so that a cancelled call ends before the next one
@@ -150,6 +151,8 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
     rc = mg_sandbox_acquire(e->opts.sandboxes, pg, mg_id_sv(session), mg_res_sv(r, 0, 0), cancel, &b->sandbox, err);
     if (rc >= 0)
         rc = mg_mounts_sync(e, pg, session, b->sandbox, err);
+    if (rc >= 0)
+        rc = mg_skills_prepare(e, pg, session, b->sandbox, err);
     if (rc < 0) {
         box_free(b);
         return rc;

@@ -15,6 +15,7 @@
 #include "store/mcp-tools.h"
 #include "service/resource.h"
 #include "service/roster.h"
+#include "service/skill.h"
 #include "store/vault.h"
 
 enum { UPDATED_MAX = 128 * 1024 * 1024 /* bytes of a session.updated: an agent's text and 16 pairs */ };
@@ -86,6 +87,7 @@ static mg_rc create(struct mg_engine *e, const struct mg_sandboxes *boxes, struc
     struct mg_session_create c;
     struct mg_session_base base;
     struct mg_admitted *admitted = NULL;
+    struct mg_skill_pins skills = {.n = 0};
     mg_rc rc = d ? mg_session_parse_deployed(a, body, &c, err) : mg_session_parse_create(a, body, &c, err);
     if (rc < 0)
         return rc;
@@ -110,6 +112,8 @@ static mg_rc create(struct mg_engine *e, const struct mg_sandboxes *boxes, struc
         rc = check_environment(boxes, &base, err);
     if (rc >= 0)
         rc = resolve_agent(a, &t, &c, s, err);
+    if (rc >= 0)
+        rc = mg_skills_resolve(a, &t, s->workspace, &s->agent, &skills, err);
     if (rc >= 0 && s->budget_nano != MG_BUDGET_NONE)
         rc = check_budgetable(mg_engine_prices(e), a, s->agent, err);
     if (rc >= 0)
@@ -119,6 +123,8 @@ static mg_rc create(struct mg_engine *e, const struct mg_sandboxes *boxes, struc
                                      .self_hosted = rc >= 0 && mg_sv_eqz(base.env_type, "self_hosted")};
     struct mg_sv resources = MG_SV("[]");
     (void)mg_id_from(s->environment_id, &fresh.environment);
+    if (rc >= 0)
+        rc = mg_skills_pin(a, &t, mg_id_sv(&s->id), &skills, err);
     if (rc >= 0)
         rc = mg_resources_attach(a, &t, s->workspace, mg_id_sv(&s->id), fresh.self_hosted, c.resources, c.n_resources,
                                  &resources, err);
