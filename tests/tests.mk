@@ -223,9 +223,10 @@ e2e_tests = \
 	tests/e2e/test_worker_chaos.py \
 	tests/e2e/test_worker_network.py \
 	tests/lib/test-symbols.sh \
+	tests/remote/test_container_services.py \
 	tests/remote/test_cube_conformance.py \
-	tests/remote/test_e2b_conformance.py \
 	tests/remote/test_daytona_conformance.py \
+	tests/remote/test_e2b_conformance.py \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
@@ -366,23 +367,28 @@ EXTRA_DIST += \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \
+	tests/remote/daytona_sdk_check.mjs \
+	tests/remote/dtn.py \
 	tests/remote/e2b_sdk_check.mjs \
 	tests/remote/envd_box.mjs \
 	tests/remote/envd_peer.mjs \
 	tests/remote/envd_rig.py \
 	tests/remote/envd_server.mjs \
-	tests/remote/dtn.py \
+	tests/remote/fault_proxy.py \
+	tests/remote/opensandbox_sdk_check.mjs \
 	tests/remote/osb.py \
 	tests/remote/rig.py \
+	tests/remote/run_container_referee.py \
 	tests/remote/standin/daytona_api.go \
 	tests/remote/standin/daytona_daemon.go \
 	tests/remote/standin/egress.go \
 	tests/remote/standin/execd.go \
 	tests/remote/standin/go.mod \
 	tests/remote/standin/main.go \
+	tests/remote/test_container_services.py \
 	tests/remote/test_cube_conformance.py \
-	tests/remote/test_e2b_conformance.py \
 	tests/remote/test_daytona_conformance.py \
+	tests/remote/test_e2b_conformance.py \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/sdk/checks.mjs \
 	tests/sdk/examples/examples.mjs \

@@ -89,6 +89,17 @@ def npm(name, packages):
     return folder
 
 
+SDKS = {"opensandbox": "@alibaba-group/opensandbox@0.1.11", "daytona": "@daytonaio/sdk@0.218.0"}
+
+
+def sdk(service):
+    """The folder with the official TypeScript client of the service and the script that drives it."""
+    folder = npm("sdk-" + service, [SDKS[service]])
+    name = service + "_sdk_check.mjs"
+    shutil.copy(os.path.join(HERE, name), os.path.join(folder, name))
+    return folder
+
+
 def prepared(make):
     """What make() gives; where a registry cannot be reached, the test is skipped and says so."""
     try:
@@ -177,5 +188,5 @@ class Service:
             self.process.wait()
 
 
-__all__ = ["BUILD", "HERE", "Service", "WORK", "enter_engine", "free_port", "give_up", "has_bridge", "image", "npm", "pip", "prepared", "standin", "time",
+__all__ = ["BUILD", "HERE", "Service", "WORK", "enter_engine", "free_port", "give_up", "has_bridge", "image", "npm", "pip", "prepared", "sdk", "standin", "time",
            "under_engine", "wait_for", "with_libraries"]

@@ -1,0 +1,151 @@
+"""The sandboxes `opensandbox` and `daytona`, whose sandboxes are containers here: whole turns across a kill -9 of the server, and a service that fails at every request in turn.
+
+MANGO_TEST_REMOTE_FAULTS=all tries every fault at every request (about ten minutes for a service); without it each request meets one of them."""
+import os
+import unittest
+
+from rig import enter_engine, give_up, has_bridge, prepared, under_engine
+
+under_engine(__file__)
+import dtn  # noqa: E402
+import osb  # noqa: E402
+from fault_proxy import FAULTS, FaultProxy  # noqa: E402
+from harness import Mangod, main, wait_for  # noqa: E402
+from sandbox import OK, Driver, label  # noqa: E402
+
+if not has_bridge():
+    give_up("this Engine has no bridge: each sandbox needs a network of its own")
+PYTHON, PROGRAM = prepared(osb.prepare)
+enter_engine()
+ALL = os.environ.get("MANGO_TEST_REMOTE_FAULTS") == "all"
+
+
+class OfService:
+    """What holds for both; the classes below say which."""
+
+    name = key = ""
+    make = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = cls.make()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.service.end()
+
+    def left_empty(self):
+        wait_for("nothing to be left", lambda: self.service.left() == [], 60, 0.2)
+
+    # ---- turns ----
+
+    def say(self, m, session, command):
+        """What the session's bash tool printed, through a whole turn."""
+        seen = len(m.client.events(session))
+        m.client.say(session, "run: " + command)
+
+        def ended():
+            events = m.client.events(session)[seen:]
+            return events if events and events[-1]["type"] == "session.status_idle" else None
+
+        events = wait_for(f"the turn with `{command}`", ended, timeout=120)
+        result = next(e for e in events if e["type"] == "agent.tool_result")
+        return "".join(b.get("text", "") for b in result["content"])
+
+    def test_a_session_survives_kill_9_of_the_server_and_leaves_nothing_when_deleted(self):
+        with Mangod(sandbox=self.name, env={**self.service.env, "MANGO_NODE_TTL": "2s", "MANGO_LOG_LEVEL": "debug"}) as m:
+            session = m.client.new_session()["id"]
+            self.assertIn("written", self.say(m, session, "echo of this session >kept.txt; cd /tmp; export V=written; echo $V"))
+            self.assertIn("/tmp written", self.say(m, session, "echo $PWD $V"), "folder and variables are kept between calls")
+            self.assertEqual(len(self.service.left()), 1)
+            first = m.process.log()
+            m.kill()
+            m.process.end()
+            m.start()
+            workspace = self.service.env.get("OPEN_SANDBOX_WORKSPACE", "/workspace" if self.name == "opensandbox" else "/home/daytona")
+            self.assertIn("of this session", self.say(m, session, f"cat {workspace}/kept.txt"))
+            self.assertEqual(len(self.service.left()), 1, "the same sandbox")
+            m.client.delete(f"/v1/sessions/{session}")
+            self.left_empty()
+            self.assertNotIn(self.key, first + m.process.log())
+
+    # ---- faults ----
+
+    def scenario(self, proxy, faults):
+        """Everything once. The answers, in order, and how often the command ran."""
+        box, answers, counted = label(), [], None
+        env = {**self.service.env, **self.through(proxy)}
+        proxy.reset(faults)
+        with Driver(self.name, env) as d:
+            answers.append(d.call("create", box, d.owner, "open", 0, 0, 0, 0))
+            if answers[-1]["status"] == OK:
+                answers.append(d.call("exec", box, 30000, 0, "echo x >>count; echo done; exit 3", ""))
+                answers.append(d.call("write", box, "sub/file", "content"))
+                answers.append(d.call("read", box, "sub/file", 0, 100))
+                answers.append(d.call("attach", box, d.owner))
+            self.requests = list(proxy.seen)
+            proxy.faults = {n: f for n, f in proxy.faults.items() if n >= len(proxy.seen)}
+            answers.append(d.call("destroy", box))
+            self.with_destroy = len(proxy.seen)
+            proxy.reset()
+            if answers[-1]["status"] != OK:
+                d.ok("destroy", box)
+            self.left_empty()
+        return answers
+
+    def check(self, answers, what):
+        """Each operation ended right, or with an error in words; a command that ran, ran once."""
+        for a in answers:
+            text = str(a)
+            self.assertNotIn(self.key, text)
+            self.assertTrue(a["status"] == OK or a.get("error"), f"{what}: {text}")
+        if len(answers) < 5:
+            return
+        exec_, write, read = answers[1:4]
+        if exec_["status"] == OK and not exec_.get("unknown"):
+            self.assertEqual((exec_["code"], exec_["out"]), (3, "done\n"), what)
+        if write["status"] == OK and read["status"] == OK:
+            self.assertEqual(read["content"], "content", what)
+
+    def test_a_service_that_fails_at_each_request_in_turn(self):
+        proxy = FaultProxy(self.service.port)
+        self.addCleanup(proxy.end)
+        clean = self.scenario(proxy, {})
+        self.assertEqual([a["status"] for a in clean], [OK] * len(clean), clean)
+        n, right = self.with_destroy, 0
+        runs = [(i, f) for i in range(n) for f in FAULTS] if ALL else [(i, FAULTS[i % len(FAULTS)]) for i in range(n)]
+        for i, fault in runs:
+            with self.subTest(request=i, fault=fault):
+                answers = self.scenario(proxy, {i: fault})
+                self.check(answers, f"{fault} at request {i}")
+                right += all(a["status"] == OK for a in answers)
+        print(f"{self.name}: {len(runs)} faults over {n} requests, {right} scenarios without any error")
+        self.assertGreaterEqual(right, len(runs) * 9 // 10, "most faults are none of the caller's business")
+
+
+class OpenSandbox(OfService, unittest.TestCase):
+    name, key = "opensandbox", osb.KEY
+
+    @staticmethod
+    def make():
+        return osb.OpenSandbox(PYTHON, PROGRAM)
+
+    @staticmethod
+    def through(proxy):
+        return {"OPEN_SANDBOX_DOMAIN": f"127.0.0.1:{proxy.own}", "OPEN_SANDBOX_USE_SERVER_PROXY": "true"}
+
+
+class Daytona(OfService, unittest.TestCase):
+    name, key = "daytona", dtn.KEY
+
+    @staticmethod
+    def make():
+        return dtn.Daytona(PROGRAM)
+
+    @staticmethod
+    def through(proxy):
+        return {"DAYTONA_API_URL": f"http://127.0.0.1:{proxy.own}/api"}
+
+
+if __name__ == "__main__":
+    main()
