@@ -223,11 +223,12 @@ e2e_tests = \
 	tests/e2e/test_worker_chaos.py \
 	tests/e2e/test_worker_network.py \
 	tests/lib/test-symbols.sh \
-	tests/remote/test_container_services.py \
 	tests/remote/test_cube_conformance.py \
 	tests/remote/test_daytona_conformance.py \
+	tests/remote/test_daytona_service.py \
 	tests/remote/test_e2b_conformance.py \
 	tests/remote/test_opensandbox_conformance.py \
+	tests/remote/test_opensandbox_service.py \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
@@ -367,6 +368,7 @@ EXTRA_DIST += \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \
+	tests/remote/container_services.py \
 	tests/remote/daytona_sdk_check.mjs \
 	tests/remote/dtn.py \
 	tests/remote/e2b_sdk_check.mjs \
@@ -385,11 +387,12 @@ EXTRA_DIST += \
 	tests/remote/standin/execd.go \
 	tests/remote/standin/go.mod \
 	tests/remote/standin/main.go \
-	tests/remote/test_container_services.py \
 	tests/remote/test_cube_conformance.py \
 	tests/remote/test_daytona_conformance.py \
+	tests/remote/test_daytona_service.py \
 	tests/remote/test_e2b_conformance.py \
 	tests/remote/test_opensandbox_conformance.py \
+	tests/remote/test_opensandbox_service.py \
 	tests/sdk/checks.mjs \
 	tests/sdk/examples/examples.mjs \
 	tests/sdk/examples/package.json \

@@ -201,7 +201,10 @@ static const char *const *child_argv(struct mg_cli *c)
 /* Backends whose service may cost money. The sandboxes of the suite are asked for twice: by --live and by a variable. */
 static const struct {
     const char *name, *variable;
-} hosted[] = {{"cube", "MANGO_LIVE_CUBE"}, {"e2b", "MANGO_LIVE_E2B"}};
+} hosted[] = {{"cube", "MANGO_LIVE_CUBE"},
+              {"daytona", "MANGO_LIVE_DAYTONA"},
+              {"e2b", "MANGO_LIVE_E2B"},
+              {"opensandbox", "MANGO_LIVE_OPENSANDBOX"}};
 
 /* "1": the service of the settings; "local": a peer of one's own. */
 static bool may_go_live(const char *name)

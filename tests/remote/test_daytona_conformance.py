@@ -26,7 +26,7 @@ class Conformance(unittest.TestCase):
         with dtn.Daytona(PROGRAM) as service:
             done = subprocess.run(
                 [os.path.join(BUILD, "mango"), "conformance", "daytona", "--live"],
-                env={**os.environ, **service.env, "MANGO_PLUGIN_DIR": os.path.join(BUILD, "plugins", "loadable")},
+                env={**os.environ, **service.env, "MANGO_LIVE_DAYTONA": "local", "MANGO_PLUGIN_DIR": os.path.join(BUILD, "plugins", "loadable")},
                 capture_output=True,
                 text=True,
                 timeout=900,

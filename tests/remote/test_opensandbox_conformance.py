@@ -28,7 +28,7 @@ class Conformance(unittest.TestCase):
         with osb.OpenSandbox(PYTHON, PROGRAM) as service:
             done = subprocess.run(
                 [os.path.join(BUILD, "mango"), "conformance", "opensandbox", "--live"],
-                env={**os.environ, **service.env, "MANGO_PLUGIN_DIR": os.path.join(BUILD, "plugins", "loadable")},
+                env={**os.environ, **service.env, "MANGO_LIVE_OPENSANDBOX": "local", "MANGO_PLUGIN_DIR": os.path.join(BUILD, "plugins", "loadable")},
                 capture_output=True,
                 text=True,
                 timeout=900,
