@@ -7,6 +7,8 @@ dist_doc_DATA += \
 	docs/adapters/daytona.md \
 	docs/adapters/docker.md \
 	docs/adapters/e2b.md \
+	docs/adapters/launcher-docker.md \
+	docs/adapters/launcher-process.md \
 	docs/adapters/local.md \
 	docs/adapters/opensandbox.md \
 	docs/adapters/srt.md \
