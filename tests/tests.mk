@@ -113,6 +113,7 @@ unit_tests = \
 	tests/unit/test-utf8$(EXEEXT) \
 	tests/unit/test-websocket$(EXEEXT) \
 	tests/unit/test-wheel$(EXEEXT) \
+	tests/unit/test-worker-box$(EXEEXT) \
 	tests/unit/test-worker-ledger$(EXEEXT) \
 	tests/unit/test-worker-poll$(EXEEXT) \
 	tests/unit/test-worker-serve$(EXEEXT) \
@@ -145,6 +146,7 @@ tests_support_libdocker_la_LIBADD = plugins/common/libcommon.la
 tests_unit_test_docker_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins
 # A worker links no part of the server, and neither do its tests.
 WORKER_LDADD = tests/support/libsupport.la libworker.la libcore.la $(CMOCKA_LIBS)
+tests_unit_test_worker_box_LDADD = $(WORKER_LDADD)
 tests_unit_test_worker_poll_LDADD = $(WORKER_LDADD)
 tests_unit_test_worker_shell_LDADD = $(WORKER_LDADD)
 tests_unit_test_docker_LDADD = tests/support/libdocker.la $(LDADD)
@@ -201,6 +203,7 @@ e2e_tests = \
 	tests/e2e/test_reconnect.py \
 	tests/e2e/test_resources.py \
 	tests/e2e/test_retries.py \
+	tests/e2e/test_runner_bundle.py \
 	tests/e2e/test_sandbox_chaos.py \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \
@@ -339,6 +342,7 @@ EXTRA_DIST += \
 	tests/e2e/test_reconnect.py \
 	tests/e2e/test_resources.py \
 	tests/e2e/test_retries.py \
+	tests/e2e/test_runner_bundle.py \
 	tests/e2e/test_sandbox_chaos.py \
 	tests/e2e/test_sandboxes.py \
 	tests/e2e/test_server_tools.py \

@@ -114,6 +114,13 @@ class ProcessLauncher(Launchers.Case):
         self.assertEqual(self.supervise("--forget", s).process.wait(30), 0)
         self.assertEqual(self.workspaces(), [])
 
+    def test_it_passes_the_conformance_suite(self):
+        env = {**os.environ, "MANGO_PLUGIN_DIR": os.path.join(BUILD, "plugins", "loadable"), **self.settings()}
+        done = subprocess.run([os.path.join(BUILD, "mango"), "conformance", "process", "--launcher"], env=env, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("\n1..9\n", done.stdout)
+        self.assertEqual(self.workspaces(), [])
+
     def test_an_unknown_launcher_is_refused_with_the_names_that_exist(self):
         env = dict(os.environ, ANTHROPIC_ENVIRONMENT_ID="env_x", ANTHROPIC_ENVIRONMENT_KEY="k", MANGO_PLUGIN_DIR=os.path.join(BUILD, "plugins", "loadable"))
         done = subprocess.run([os.path.join(BUILD, "mango-worker"), "supervise", "--launcher", "nonesuch"], env=env, capture_output=True, text=True, timeout=30)

@@ -229,6 +229,13 @@ class DockerLauncher(Launchers.Case):
 
     # ---- what only containers have ----
 
+    def test_it_passes_the_conformance_suite(self):
+        env = {**os.environ, "MANGO_PLUGIN_DIR": os.path.join(BUILD, "plugins", "loadable"), **self.settings(), "MANGO_DOCKER_IMAGE": IMAGE}
+        done = subprocess.run([os.path.join(BUILD, "mango"), "conformance", "docker", "--launcher"], env=env, capture_output=True, text=True, timeout=300)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("\n1..9\n", done.stdout)
+        self.assertEqual(self.workspaces(), [])
+
     def test_a_box_is_held(self):
         self.supervise()
         s = self.new()
