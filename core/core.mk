@@ -192,6 +192,8 @@ libcore_la_SOURCES = \
 	core/json/scan.h \
 	core/json/write.c \
 	core/json/write.h \
+	core/lib/launcher.c \
+	core/lib/launcher.h \
 	core/lib/server.c \
 	core/lib/server.h \
 	core/mcp/client.c \

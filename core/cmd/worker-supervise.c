@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -57,6 +58,7 @@ static const struct mg_worker_flag FLAGS[] = {
     {.name = "forget",
      .arg = "SESSION",
      .help = "remove what persists of a session that was deleted, and do nothing else"},
+    {.name = "with-parent", .arg = "PID", .help = "end at once when this process, which started us, ends"},
     {.name = "help", .help = "this text"},
     {.name = NULL},
 };
@@ -246,6 +248,12 @@ static int finish(struct program *p, mg_rc rc, const struct mg_err *err)
     return rc == MG_ECONFIG || rc == MG_EAUTH || rc == MG_EDENIED ? MG_WORKER_EXIT_CONFIG : MG_WORKER_EXIT_FAILED;
 }
 
+/* False: it is gone already. */
+static bool stay_with_parent(const char *pid)
+{
+    return !pid || (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == (pid_t)strtol(pid, NULL, 10));
+}
+
 int mg_worker_supervise_main(int argc, char **argv)
 {
     struct program p = {.opts = {0}};
@@ -262,6 +270,8 @@ int mg_worker_supervise_main(int argc, char **argv)
     }
     if (!read_options(&p))
         return MG_WORKER_EXIT_CONFIG;
+    if (!stay_with_parent(mg_worker_get(&p.args, "with-parent")))
+        return MG_WORKER_EXIT_FAILED;
     sigemptyset(&sig.set);
     sigaddset(&sig.set, SIGTERM);
     sigaddset(&sig.set, SIGINT);

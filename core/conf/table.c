@@ -135,6 +135,30 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .fallback = "",
             .help = "Folder of the plugins; the installed one when unset",
         },
+    [MG_OPT_LAUNCHER] =
+        {
+            .name = "launcher",
+            .env = "MANGO_LAUNCHER",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Launcher plugin that serves launcher_environments from this server, such as docker",
+        },
+    [MG_OPT_LAUNCHER_ENVIRONMENTS] =
+        {
+            .name = "launcher_environments",
+            .env = "MANGO_LAUNCHER_ENVIRONMENTS",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Ids of the self_hosted environments whose work the launcher takes, comma-separated",
+        },
+    [MG_OPT_LAUNCHER_BASE_URL] =
+        {
+            .name = "launcher_base_url",
+            .env = "MANGO_LAUNCHER_BASE_URL",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "URL of this server as the launcher's boxes reach it; the listening address when unset",
+        },
     [MG_OPT_PLUGIN_PROXY] =
         {
             .name = "plugin_proxy",

@@ -1,4 +1,5 @@
 #include "lib/server.h"
+#include "lib/launcher.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -63,6 +64,7 @@ struct mg_server {
     /* Other threads reach the HTTP server under this lock, and find it gone before it is: they take it to read. */
     pthread_rwlock_t http_lock;
     struct mg_http *http;
+    struct mg_launcher *launcher; /* NULL: none is hosted */
 };
 
 /* ---- the hub's owner is the HTTP loop ---- */
@@ -520,11 +522,35 @@ static mg_rc open_http(struct mg_server *s, struct mg_err *err)
     return MG_OK;
 }
 
+static const char *plugin_dir(const struct mg_server *s)
+{
+    const char *dir = mg_conf_str(s->conf, MG_OPT_PLUGIN_DIR);
+    return *dir ? dir : s->opts.plugin_dir;
+}
+
+static mg_rc open_launcher(struct mg_server *s, struct mg_err *err)
+{
+    struct mg_pg *pg = mg_pg_new(s->conninfo);
+    mg_rc rc = mg_launcher_open(s->conf, plugin_dir(s), pg, mg_http_port(s->http), &s->launcher, err);
+    mg_pg_free(pg);
+    return rc;
+}
+
+/* First of all: its supervisors are clients of this server. */
+static void close_launcher(struct mg_server *s)
+{
+    if (!s->launcher)
+        return;
+    struct mg_pg *pg = mg_pg_new(s->conninfo);
+    mg_launcher_close(s->launcher, pg);
+    mg_pg_free(pg);
+}
+
 mg_rc mg_server_open(const struct mg_server_opts *o, struct mg_server **ret, struct mg_err *err)
 {
-    static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {open_database, prepare_database, open_sandbox,
-                                                                          open_model,    open_users,       open_prices,
-                                                                          open_objects,  open_engine,      open_http};
+    static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {
+        open_database, prepare_database, open_sandbox, open_model, open_users,
+        open_prices,   open_objects,     open_engine,  open_http,  open_launcher};
     struct mg_server *s = mg_xcalloc(1, sizeof(*s));
     s->opts = *o;
     s->conf = o->conf;
@@ -576,6 +602,7 @@ static void close_database(struct mg_server *s)
 
 void mg_server_close(struct mg_server *s)
 {
+    close_launcher(s);
     close_http_and_engine(s);
     mg_api_done(&s->app);
     if (s->model)

@@ -169,7 +169,8 @@ mg_rc mg_supervisor_run(struct mg_supervisor *s, struct mg_err *err)
     adopt(s);
     mg_rc rc = serve(s, err);
     if (rc < 0)
-        mg_supervisor_stop(s);
+        mg_log(MG_ERROR, "no further item can be claimed; the boxes go on to their end", MG_F_STR("error", err->text),
+               MG_F_INT("boxes", mg_supervisor_boxes(s)));
     wait_empty(s);
     return rc;
 }

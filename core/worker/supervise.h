@@ -47,7 +47,7 @@ mg_rc mg_supervisor_new(const struct mg_supervisor_opts *o, struct mg_supervisor
                         struct mg_err *err) MG_MUSTCHECK;
 void mg_supervisor_free(struct mg_supervisor *s); /* run has returned; NULL is fine */
 /* Until mg_supervisor_stop, or the queue is empty and drain was asked for: MG_OK, and no box is left. Anything else: polling can never succeed
- * (the key, the environment); boxes are stopped then too. */
+ * (the key, the environment); the boxes have gone on to their own end. */
 mg_rc mg_supervisor_run(struct mg_supervisor *s, struct mg_err *err) MG_MUSTCHECK;
 /* No further item is claimed; the boxes are asked to end. Any thread, again is fine. */
 void mg_supervisor_stop(struct mg_supervisor *s);

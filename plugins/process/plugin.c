@@ -9,9 +9,10 @@
 #ifndef MANGO_BINDIR
 #define MANGO_BINDIR "/usr/local/bin"
 #endif
+#define WORKER "mango-worker"
 
 /* Settings: base_dir and runner as the backends of this host have them (MANGO_PROCESS_BASE_DIR, MANGO_PROCESS_RUNNER), and
- * MANGO_PROCESS_WORKER: the worker's program, else the one beside the runner, else the installed one. */
+ * MANGO_PROCESS_WORKER: the worker's program, else the one that asks, else the one beside the runner, else the installed one. */
 
 struct plugin_ctx {
     struct process p; /* first: the operations see it alone */
@@ -30,17 +31,32 @@ static char *beside(const char *path, const char *name)
     return z;
 }
 
+/* The supervisor is the worker's program, where it is not somebody's own. */
+static char *own_program(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    const char *slash = n > 0 ? memrchr(path, '/', (size_t)n) : NULL;
+    path[n > 0 ? n : 0] = '\0';
+    return slash && strcmp(slash + 1, WORKER) == 0 ? strdup(path) : NULL;
+}
+
 static mango_status find_worker(struct plugin_ctx *c, const struct mango_call *call)
 {
     struct process *p = &c->p;
-    p->worker = setting(p->host, "worker");
     if ((p->runner = beside(c->boxes.runner, "mango-local-runner")) && access(p->runner, X_OK) < 0) {
         free(p->runner);
         p->runner = NULL;
     }
-    if (!p->worker && (p->worker = beside(c->boxes.runner, "mango-worker")) && access(p->worker, X_OK) < 0) {
+    p->worker = setting(p->host, "worker");
+    bool named = p->worker != NULL;
+    if (!p->worker)
+        p->worker = own_program();
+    if (!p->worker)
+        p->worker = beside(c->boxes.runner, WORKER);
+    if (!named && p->worker && access(p->worker, X_OK) < 0 && access(MANGO_BINDIR "/" WORKER, X_OK) == 0) {
         free(p->worker);
-        p->worker = strdup(MANGO_BINDIR "/mango-worker");
+        p->worker = strdup(MANGO_BINDIR "/" WORKER);
     }
     if (!p->worker)
         return fail(p->host, call, MANGO_ERETRY, "out of memory");

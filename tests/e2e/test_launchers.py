@@ -3,10 +3,28 @@ import os
 import shutil
 import signal
 import subprocess
+import unittest
 
-from harness import BUILD, main, wait_for
+from harness import BUILD, FakeModel, Mangod, main, wait_for
 from launcher_rig import Launchers, memory
 from sandbox import host_processes
+from turns import fake
+
+
+class Keepers:
+    @staticmethod
+    def all(base):
+        """(folder, process id) of each keeper below base."""
+        found = []
+        for pid in host_processes("mango-process-box"):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as f:
+                    words = f.read().split(b"\0")
+            except OSError:
+                continue
+            if words[0].endswith(b"mango-process-box") and words[1].startswith(base.encode()):
+                found.append((words[1].decode(), pid))
+        return found
 
 
 class ProcessLauncher(Launchers.Case):
@@ -22,17 +40,7 @@ class ProcessLauncher(Launchers.Case):
         return os.path.join(self.folder, "boxes")
 
     def keepers(self):
-        """(folder, process id) of each keeper."""
-        found = []
-        for pid in host_processes("mango-process-box"):
-            try:
-                with open(f"/proc/{pid}/cmdline", "rb") as f:
-                    words = f.read().split(b"\0")
-            except OSError:
-                continue
-            if words[0].endswith(b"mango-process-box") and words[1].startswith(self.base().encode()):
-                found.append((words[1].decode(), pid))
-        return found
+        return Keepers.all(self.base())
 
     def boxes(self):
         out = {}
@@ -127,6 +135,71 @@ class ProcessLauncher(Launchers.Case):
         self.assertEqual(done.returncode, 78)
         self.assertIn("no such launcher", done.stderr)
         self.assertIn("process", done.stderr)
+
+
+class Hosted(unittest.TestCase):
+    """mangod itself runs the supervisor."""
+
+    def settings(self, environment):
+        return {"MANGO_LAUNCHER": "process", "MANGO_LAUNCHER_ENVIRONMENTS": environment}
+
+    def children(self, server):
+        out = []
+        for pid in host_processes("supervise"):
+            with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
+                out += [pid] if int(f.read().rsplit(")", 1)[1].split()[1]) == server.process.pid else []
+        return out
+
+    def test_mangod_hosts_a_launcher(self):
+        with FakeModel() as model, Mangod(model_url=model.url, sandbox=None) as server:
+            session = server.client.new_session(environment="self_hosted")
+            sid, environment = session["id"], session["environment_id"]
+            server.extra.update(self.settings(environment))
+            server.restart()
+
+            def ended(n):
+                return [e for e in server.client.events(sid) if e["type"] == "session.status_idle"][n - 1 :]
+
+            server.client.say(sid, fake('tool bash {"command":"echo one > kept"}', "---", "text done"))
+            wait_for("the first turn ends", lambda: ended(1), 60)
+            pid, = self.children(server)
+            os.kill(pid, signal.SIGKILL)
+            wait_for("the supervisor is started again", lambda: self.children(server) not in ([], [pid]), 30)
+            # The box of before is found, and serves on.
+            server.client.say(sid, fake('tool bash {"command":"cat kept"}', "---", "text done"))
+            wait_for("the second turn ends", lambda: ended(2), 60)
+            # A server that is killed takes its supervisor along; the next one has another key.
+            server.kill()
+            wait_for("no supervisor is left", lambda: not self.children(server), 20)
+            server.process.end()
+            server.start()
+            server.client.say(sid, fake('tool bash {"command":"cat kept; env"}', "---", "text done"))
+            wait_for("the third turn ends", lambda: ended(3), 60)
+            results = [e["content"][0]["text"] for e in server.client.events(sid) if e["type"] == "user.tool_result"]
+            self.assertEqual(results[1], "one")
+            self.assertTrue(results[2].startswith("one\n"))
+            self.assertNotIn("ANTHROPIC", results[2])
+            keys = server.database.query(f"SELECT revoked_at IS NULL FROM api_keys WHERE environment_id = '{environment}'")
+            self.assertEqual(sorted(k[0] for k in keys), ["f", "f", "t"] if len(keys) == 3 else ["f", "t"])
+            server.stop()
+            keys = server.database.query(f"SELECT count(*) FROM api_keys WHERE environment_id = '{environment}' AND revoked_at IS NULL")
+            self.assertEqual(keys, [["0"]])
+            for home, pid in Keepers.all(server.dir):
+                os.kill(pid, signal.SIGUSR1)
+            wait_for("no box is left", lambda: not Keepers.all(server.dir), 20)
+
+    def test_what_cannot_be_hosted_stops_the_start(self):
+        with FakeModel() as model, Mangod(model_url=model.url, sandbox=None) as server:
+            server.stop()
+            for more, words in (
+                ({"MANGO_LAUNCHER": "process"}, "MANGO_LAUNCHER_ENVIRONMENTS"),
+                ({"MANGO_LAUNCHER": "nonesuch", "MANGO_LAUNCHER_ENVIRONMENTS": "env_x"}, "no such launcher"),
+                ({"MANGO_LAUNCHER": "local", "MANGO_LAUNCHER_ENVIRONMENTS": "env_x"}, "no launcher"),
+                (self.settings("env_01H8XGJWBWBAQ4S0Z0Z0Z0Z0Z0"), "is no environment of this server"),
+            ):
+                done = subprocess.run([server.binary], env={**server.environment(), **more}, capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, 78, more)
+                self.assertIn(words, done.stderr)
 
 
 if __name__ == "__main__":
