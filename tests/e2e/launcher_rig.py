@@ -154,7 +154,7 @@ class Launchers:
             self.assertEqual(self.boxes(), before, "it is the same box")
             self.put("go")
             self.assertEqual(self.results(self.wait_end(s)), [("went", False)])
-            self.check_pairs(s)
+            self.check_leases(s)
             self.wait_no_box()
 
         def test_a_box_that_was_killed_gives_its_item_back(self):
@@ -165,7 +165,7 @@ class Launchers:
             since = time.monotonic()
             self.kill_box()
             self.assertEqual(self.results(self.wait_end(s)), [("end", False)])
-            self.check_pairs(s)
+            self.check_leases(s)
             self.assertIn("a box has ended", w.log())
             self.assertLess(time.monotonic() - since, 40)
             self.wait_left(s)
@@ -206,8 +206,27 @@ class Launchers:
             wake()
             self.wait_left(s)
             self.wait_no_box()
-            self.check_pairs(s)
             self.check_leases(s)
+
+        def test_a_kill_at_each_step(self):
+            """The supervisor dies behind the claim, behind the launch, while a tool runs and while the box leaves; each time another follows, and the session
+            ends right."""
+            for step in ("claimed work", "a box is launched", "tool", "idle"):
+                s = self.new()
+                first = self.supervise()
+                self.say(s, 'tool bash {"command":"echo x >> runs; touch begun-%s; sleep 1; echo end"}' % s[-6:], "---", "text done")
+                if step == "tool":
+                    self.started(s, "begun-" + s[-6:])
+                elif step == "idle":
+                    self.wait_end(s)
+                else:
+                    wait_for(step, lambda: step in first.log(), 30, 0.005)
+                first.kill()
+                second = self.supervise()
+                self.assertEqual(self.results(self.wait_end(s)), [("end", False)], step)
+                self.wait_left(s)
+                self.check_leases(s)
+                second.kill()
 
         def test_the_environment_key_is_nowhere_in_a_box(self):
             self.supervise()
@@ -223,12 +242,20 @@ class Launchers:
         # ---- checks ----
 
         def check_leases(self, session):
-            """No result came from an item that was over: every one was accepted while its session had a live claim. The server writes results in a
-            transaction that finds the claim; what is left to see from outside is that the history is whole and in order."""
+            """From the event log and the work items alone: every call has one result, in the order of the calls, and each result was accepted while an item
+            of the session was acknowledged and not yet over."""
+            self.check_pairs(session)
             events = self.events(session)
             order = [e["id"] for e in events if e["type"] in ("agent.tool_use", "agent.custom_tool_use")]
-            answers = [e.get("tool_use_id") for e in events if e["type"] == "user.tool_result"]
-            self.assertEqual(order, answers)
+            results = [e for e in events if e["type"] == "user.tool_result"]
+            self.assertEqual(order, [e["tool_use_id"] for e in results])
+            leases = [(w["acknowledged_at"], w["stopped_at"] or "9") for w in self.items(session) if w["acknowledged_at"]]
+            for e in results:
+                self.assertTrue(any(begin <= e["processed_at"] <= end for begin, end in leases), (e["processed_at"], leases))
+            # No two items of one session were held at the same time.
+            leases.sort()
+            for (_, end), (begin, _) in zip(leases, leases[1:]):
+                self.assertLessEqual(end, begin, leases)
 
 
 def memory(pid):
