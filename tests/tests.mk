@@ -230,6 +230,8 @@ e2e_tests = \
 	tests/remote/test_daytona_conformance.py \
 	tests/remote/test_daytona_service.py \
 	tests/remote/test_e2b_conformance.py \
+	tests/remote/test_envd_faults.py \
+	tests/remote/test_envd_turn.py \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/remote/test_opensandbox_service.py \
 	tests/sdk/run.py \
@@ -380,9 +382,11 @@ EXTRA_DIST += \
 	tests/remote/envd_peer.mjs \
 	tests/remote/envd_rig.py \
 	tests/remote/envd_server.mjs \
+	tests/remote/fault_proxy.mjs \
 	tests/remote/fault_proxy.py \
 	tests/remote/opensandbox_sdk_check.mjs \
 	tests/remote/osb.py \
+	tests/remote/proxy_rig.py \
 	tests/remote/rig.py \
 	tests/remote/run_container_referee.py \
 	tests/remote/standin/daytona_api.go \
@@ -395,6 +399,8 @@ EXTRA_DIST += \
 	tests/remote/test_daytona_conformance.py \
 	tests/remote/test_daytona_service.py \
 	tests/remote/test_e2b_conformance.py \
+	tests/remote/test_envd_faults.py \
+	tests/remote/test_envd_turn.py \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/remote/test_opensandbox_service.py \
 	tests/sdk/checks.mjs \

@@ -1,0 +1,113 @@
+"""Every request of a session's life is spoiled in turn: cut before it arrives, answered and never heard of, delayed, 429, 500, a proxy's page, half an answer. The session
+still ends right or with one clear error, no command runs twice, and the service is left with nothing.
+
+MANGO_REMOTE_FAULTS=all tries every request of the scenario; the default takes every third, in turns, of each kind.
+"""
+import concurrent.futures
+import os
+import unittest
+
+import envd_rig
+from harness import main
+from proxy_rig import Proxy
+from sandbox import EGONE, ERETRY, OK, Driver, label
+
+envd_rig.need_namespaces()
+KINDS = ["cut", "lost", "delay", "429", "500", "502", "truncated"]
+STEP = 1 if os.environ.get("MANGO_REMOTE_FAULTS") == "all" else 3
+LANES = 3
+ERRORS = {ERETRY, -4, -5, -8}  # transient, quota, invalid, internal: said, and final for this call
+
+
+class Lane:
+    """One proxy and one process with the plugin loaded."""
+
+    def __init__(self, peer, folder):
+        self.peer = peer
+        self.proxy = Proxy(folder, peer.control, peer.data)
+        env = {**peer.env, "E2B_API_URL": self.proxy.urls[0], "E2B_SANDBOX_URL": self.proxy.urls[1]}
+        self.driver = Driver("e2b", env)
+
+    def end(self):
+        self.driver.end()
+        self.proxy.__exit__()
+
+    def scenario(self, kind, nth):
+        """What went wrong, in words; empty when all is right."""
+        d, box, wrong, said = self.driver, label(), [], []
+
+        def call(*words):
+            answer = d.call(*words, timeout=60)
+            if answer["status"] != OK:
+                said.append(f"{words[0]}: {answer}")
+                if answer["status"] not in ERRORS or not answer.get("error"):
+                    wrong.append(f"no clear error: {answer}")
+                if self.peer.key in str(answer):
+                    wrong.append("the key is shown")
+            return answer
+
+        self.proxy.spoil(kind, nth)
+        if call("create", box, d.owner, "none", 0, 0, 0, 0)["status"] == OK:
+            first = call("exec", box, 20000, 0, "echo x >>count; echo out; echo err >&2; exit 3", "")
+            if first["status"] == OK and (first["unknown"] or (first["code"], first["out"], first["err"]) != (3, "out\n", "err\n")):
+                wrong.append(f"a wrong result: {first}")
+            wrote = call("write", box, "dir/f", "content")
+            read = call("read", box, "dir/f", 0, 100)
+            if wrote["status"] == OK and read["status"] == OK and read["content"] != "content":
+                wrong.append(f"other content: {read}")
+            again = call("attach", box, d.owner)
+            count = call("exec", box, 20000, 0, "wc -l <count", "")
+            if again["status"] == OK and first["status"] == OK and count["status"] == OK and count["out"].strip() != "1":
+                wrong.append(f"the command ran {count['out'].strip()} times")
+        if len(said) > 1:
+            wrong.append(f"more than one error: {said}")
+        self.proxy.spoil()
+        for _ in range(2):  # the core repeats it until it is done
+            gone = d.call("destroy", box, timeout=60)
+        if gone["status"] not in (OK, EGONE):
+            wrong.append(f"destroy: {gone}")
+        if any(s["metadata"].get("io.mango.label") == box for s in self.peer.sandboxes()):
+            wrong.append("a sandbox is left")
+        return [f"{kind} of request {nth}: {w}" for w in wrong], said
+
+    def requests(self):
+        wrong, said = self.scenario("", 0)
+        if wrong or said:
+            raise AssertionError(wrong + said)
+        self.proxy.spoil()
+        d, box = self.driver, label()
+        d.create(box)
+        for words in (["exec", box, 20000, 0, "true", ""], ["write", box, "f", "x"], ["read", box, "f", 0, 9], ["attach", box, d.owner], ["exec", box, 20000, 0, "true", ""]):
+            d.ok(*words)
+        n = len(self.proxy.log())
+        d.ok("destroy", box)
+        return n
+
+
+class Faults(unittest.TestCase):
+    def test_a_spoiled_request_neither_doubles_a_command_nor_leaves_a_sandbox(self):
+        folder = envd_rig.scripts()
+        with envd_rig.Peer("e2b", folder) as peer:
+            lanes = [Lane(peer, folder) for _ in range(LANES)]
+            self.addCleanup(lambda: [lane.end() for lane in lanes])
+            n = lanes[0].requests()
+            self.assertGreater(n, 8)
+            todo = [(kind, i) for k, kind in enumerate(KINDS) for i in range(n) if (i + k) % STEP == 0]
+            free = list(lanes)
+            with concurrent.futures.ThreadPoolExecutor(LANES) as pool:
+                def one(job):
+                    lane = free.pop()
+                    try:
+                        return lane.scenario(*job)
+                    finally:
+                        free.append(lane)
+                results = list(pool.map(one, todo))
+            wrong = [w for r in results for w in r[0]]
+            errors = [f"{job}: {r[1]}" for job, r in zip(todo, results) if r[1]]
+            print(f"{len(todo)} spoiled requests of {n} in a life, {len(errors)} of them shown as an error:", *errors, sep="\n")
+            self.assertEqual(wrong, [])
+            self.assertEqual(peer.sandboxes(), [])
+
+
+if __name__ == "__main__":
+    main()
