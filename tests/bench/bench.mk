@@ -41,6 +41,7 @@ bench: $(benchmarks) mangod$(EXEEXT) tests/support/fake-model$(EXEEXT) plugins/l
 # files: tests/bench/*.py
 dist_noinst_SCRIPTS += \
 	tests/bench/docker_rows.py \
+	tests/bench/remote_rows.py \
 	tests/bench/run.py \
 	tests/bench/worker_memory.py
 

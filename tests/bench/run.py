@@ -873,6 +873,41 @@ def machine():
     return f"{len(names)} × {names[0] if names else 'CPU'}, {memory_gb:.0f} GiB, Linux {os.uname().release}, PostgreSQL {version}; load {load}"
 
 
+def remote(b):
+    """What tests/bench/remote_rows.py measured, once for all its rows."""
+
+    @contextlib.contextmanager
+    def make():
+        out = run([sys.executable, os.path.join(HERE, "remote_rows.py")], timeout=300)
+        yield json.loads(out.strip().split("\n")[-1])
+
+    return b.part("remote", make)
+
+
+@row(40)
+def remote_command(b):
+    ref, got = remote(b)["40"]
+    yield ratio(40, "command in a live sandbox of e2b, p50, of the official SDK's", ref, got, " ms", 1.1, 0.8, False)
+
+
+@row(41)
+def remote_put(b):
+    ref, got = remote(b)["41"]
+    yield ratio(41, "32 MiB into a sandbox of e2b, of the official SDK's", ref, got, " ms", 1.1, 0.8, False)
+
+
+@row(42)
+def remote_get(b):
+    ref, got = remote(b)["42"]
+    yield ratio(42, "32 MiB out of a sandbox of e2b, of the official SDK's", ref, got, " ms", 1.1, 0.8, False)
+
+
+@row(43)
+def remote_memory(b):
+    ref, got = (n / 1e6 for n in remote(b)["43"])
+    yield ratio(43, "the same both ways: growth of peak memory, of the official SDK's", ref, got, " MB", 0.1, 0.02, False)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="", help="numbers, separated by blanks or commas; all without it")

@@ -4,6 +4,7 @@
 fuzzers = \
 	tests/fuzz/fuzz-body$(EXEEXT) \
 	tests/fuzz/fuzz-conf$(EXEEXT) \
+	tests/fuzz/fuzz-connect$(EXEEXT) \
 	tests/fuzz/fuzz-egress$(EXEEXT) \
 	tests/fuzz/fuzz-engine$(EXEEXT) \
 	tests/fuzz/fuzz-head$(EXEEXT) \
@@ -21,18 +22,20 @@ fuzzers = \
 check_PROGRAMS += $(fuzzers)
 noinst_HEADERS += tests/fuzz/fuzz.h
 
+FUZZ_PLUGINS = plugins/common/libenvd.la plugins/common/libremote.la plugins/common/libcommon.la
 if FUZZERS
-FUZZ_LDADD = tests/support/libdocker.la libcore.la $(FUZZ_LDFLAGS)
+FUZZ_LDADD = tests/support/libdocker.la $(FUZZ_PLUGINS) libcore.la $(FUZZ_LDFLAGS)
 else
 TESTS += $(fuzzers)
 check_LTLIBRARIES += tests/fuzz/libreplay.la
 tests_fuzz_libreplay_la_SOURCES = tests/fuzz/replay.c
-FUZZ_LDADD = tests/fuzz/libreplay.la tests/support/libdocker.la libcore.la
+FUZZ_LDADD = tests/fuzz/libreplay.la tests/support/libdocker.la $(FUZZ_PLUGINS) libcore.la
 endif
 
 # lines: tests/fuzz/fuzz-*.c = {id}_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_body_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_conf_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_connect_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_egress_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_engine_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_head_LDADD = $(FUZZ_LDADD)
@@ -48,6 +51,7 @@ tests_fuzz_fuzz_tar_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_ws_LDADD = $(FUZZ_LDADD)
 
 # Parsers of the adapters.
+tests_fuzz_fuzz_connect_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins
 tests_fuzz_fuzz_tar_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins
 tests_fuzz_fuzz_engine_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins
 
