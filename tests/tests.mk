@@ -226,6 +226,7 @@ e2e_tests = \
 	tests/e2e/test_worker_chaos.py \
 	tests/e2e/test_worker_network.py \
 	tests/lib/test-symbols.sh \
+	tests/remote/run_container_referee.py \
 	tests/remote/run_referee.py \
 	tests/remote/test_cube_conformance.py \
 	tests/remote/test_daytona_conformance.py \
@@ -378,6 +379,8 @@ EXTRA_DIST += \
 	tests/remote/container_services.py \
 	tests/remote/daytona_sdk_check.mjs \
 	tests/remote/dtn.py \
+	tests/remote/e2b_bench.mjs \
+	tests/remote/e2b_referee.mjs \
 	tests/remote/e2b_sdk_check.mjs \
 	tests/remote/envd_box.mjs \
 	tests/remote/envd_peer.mjs \
@@ -388,8 +391,12 @@ EXTRA_DIST += \
 	tests/remote/opensandbox_sdk_check.mjs \
 	tests/remote/osb.py \
 	tests/remote/proxy_rig.py \
+	tests/remote/referee/cube.txt \
+	tests/remote/referee/e2b.txt \
+	tests/remote/referee_envd.py \
 	tests/remote/rig.py \
 	tests/remote/run_container_referee.py \
+	tests/remote/run_referee.py \
 	tests/remote/standin/daytona_api.go \
 	tests/remote/standin/daytona_daemon.go \
 	tests/remote/standin/egress.go \
