@@ -165,7 +165,7 @@ lib_tests = \
 tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 
 # Real processes over real sockets. Python's standard library only.
-# files: tests/e2e/test*.py tests/remote/test*.py tests/remote/run*.py tests/sdk/run*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
+# files: tests/e2e/test*.py tests/remote/test*.py tests/remote/run_referee.py tests/sdk/run*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests = \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_backends.py \
@@ -226,7 +226,6 @@ e2e_tests = \
 	tests/e2e/test_worker_chaos.py \
 	tests/e2e/test_worker_network.py \
 	tests/lib/test-symbols.sh \
-	tests/remote/run_container_referee.py \
 	tests/remote/run_referee.py \
 	tests/remote/test_cube_conformance.py \
 	tests/remote/test_daytona_conformance.py \
