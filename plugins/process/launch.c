@@ -156,7 +156,7 @@ static mango_status start(const struct process *p, const struct mango_call *call
 {
     struct words argv = {.n = 0}, env = {.n = 0};
     int fds[2], e = 0;
-    pid_t pid;
+    pid_t pid = 0;
     mango_status s = MANGO_OK;
     if (pipe2(fds, O_CLOEXEC) < 0)
         return fail(p->host, call, MANGO_ERETRY, "no pipe: %s", strerror(errno));
