@@ -375,6 +375,7 @@ EXTRA_DIST += \
 	tests/e2e/ws.py \
 	tests/fixtures/bad-requests.json \
 	tests/lib/test-symbols.sh \
+	tests/remote/container_bench.mjs \
 	tests/remote/container_services.py \
 	tests/remote/daytona_sdk_check.mjs \
 	tests/remote/dtn.py \
@@ -394,6 +395,7 @@ EXTRA_DIST += \
 	tests/remote/referee/e2b.txt \
 	tests/remote/referee_envd.py \
 	tests/remote/rig.py \
+	tests/remote/run_container_bench.py \
 	tests/remote/run_container_referee.py \
 	tests/remote/run_referee.py \
 	tests/remote/standin/daytona_api.go \

@@ -324,7 +324,7 @@ static _Noreturn void supervisor_main(const struct place *p, const struct comman
     struct request req = {.head = {.magic = WIRE_MAGIC, .argc = c->argc, .envc = c->envc, .len = c->len},
                           .strings = c->strings,
                           .fds = {-1, -1, -1, -1, -1, -1}};
-    int life[2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int life[2] = {-1, -1}, null = open("/dev/null", O_RDWR | O_CLOEXEC);
     sigset_t chld;
     (void)setsid();
     for (int i = 0; i < 3; i++)
