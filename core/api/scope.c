@@ -2,6 +2,7 @@
 
 #include "api/api.h"
 #include "conf/conf.h"
+#include "store/memory.h"
 #include "store/skill.h"
 #include "store/work.h"
 
@@ -86,6 +87,24 @@ static bool is_own(const struct mg_http_req *req, const struct mg_route *route, 
     return mg_sv_eq(req->param[0], mg_id_sv(&who->environment)) && mg_sv_eq(req->param[1], mg_id_sv(&who->work));
 }
 
+/* Memories of a store that its session has; changes where the session may write. */
+static mg_rc holds_store(struct mg_http_req *req, const struct mg_route *route, const struct mg_principal *who,
+                         bool *ret_own, struct mg_err *err)
+{
+    bool read_only = false;
+    mg_rc rc = mg_session_has_store(req->pg, mg_id_sv(&who->session), req->param[0], ret_own, &read_only, err);
+    if (rc < 0 || !*ret_own || !read_only || route->method == MG_GET || !who->live)
+        return rc;
+    return mg_err_set(err, MG_EDENIED, "memory store '%.*s' is read-only in session '%s'",
+                      (int)(req->param[0].len < MG_ID_MAX ? req->param[0].len : MG_ID_MAX), req->param[0].ptr,
+                      who->session.s);
+}
+
+static bool is_store_route(const struct mg_route *r)
+{
+    return mg_sv_starts(mg_sv_of(r->pattern), "/v1/memory_stores/");
+}
+
 static mg_rc check_token(struct mg_http_req *req, const struct mg_route *route, const struct mg_principal *who,
                          struct mg_err *err)
 {
@@ -93,7 +112,10 @@ static mg_rc check_token(struct mg_http_req *req, const struct mg_route *route, 
     if (who->live && flags & MG_ROUTE_TOKEN && is_skill_route(route))
         return check_skill(req, who, err);
     bool takes = flags & (MG_ROUTE_TOKEN | MG_ROUTE_TOKEN_END);
-    bool own = takes && is_own(req, route, who);
+    bool own = takes && !is_store_route(route) && is_own(req, route, who);
+    mg_rc rc = takes && is_store_route(route) ? holds_store(req, route, who, &own, err) : MG_OK;
+    if (rc < 0)
+        return rc;
     if (own && (who->live || flags & MG_ROUTE_TOKEN_END))
         return MG_OK;
     if (!who->live)

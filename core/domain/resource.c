@@ -104,6 +104,37 @@ static mg_rc refuse_kind(const char *place, enum kind kind, struct mg_err *err)
                       KINDS[kind]);
 }
 
+static mg_rc parse_memory(struct mg_arena *a, const struct mg_json *v, const char *place, struct mg_resource_spec *ret,
+                          struct mg_err *err)
+{
+    static const char *const ACCESS[] = {"read_write", "read_only", NULL};
+    static const struct mg_field_rule RULES[] = {
+        {.name = "type", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED},
+        {.name = "memory_store_id", .type = MG_FT_ID, .flags = MG_FF_REQUIRED},
+        {.name = "access", .type = MG_FT_STRING, .flags = MG_FF_NULL, .one_of = ACCESS},
+        {.name = "instructions",
+         .type = MG_FT_STRING,
+         .flags = MG_FF_NULL | MG_FF_TEXT,
+         .max = MG_STORE_INSTRUCTIONS_MAX},
+        {.name = NULL},
+    };
+    const struct mg_json *m[4];
+    char p[MG_PATH_MAX];
+    if (!place[0])
+        return mg_err_set(err, MG_EINVAL, "type: a memory store can only be given when the session is created");
+    mg_rc rc = mg_check_object(a, v, place, RULES, m, err);
+    if (rc < 0)
+        return rc;
+    *ret = (struct mg_resource_spec){
+        .memory_store_id = mg_json_str(a, m[1]),
+        .read_only = mg_given(m[2]) && mg_sv_eqz(mg_json_str(a, m[2]), "read_only"),
+        .instructions = mg_given(m[3]) ? mg_json_str(a, m[3]) : mg_sv_n(NULL, 0),
+    };
+    if (ret->instructions.ptr && memchr(ret->instructions.ptr, '\0', ret->instructions.len))
+        return mg_err_set(err, MG_EINVAL, "%s: must not hold NUL (\\u0000)", mg_place(p, place, "instructions"));
+    return MG_OK;
+}
+
 mg_rc mg_resource_parse(struct mg_arena *a, const struct mg_json *v, const char *place, struct mg_resource_spec *ret,
                         struct mg_err *err)
 {
@@ -119,12 +150,14 @@ mg_rc mg_resource_parse(struct mg_arena *a, const struct mg_json *v, const char 
     mg_rc rc = mg_check_tag(a, v, place, KINDS, &kind, err);
     if (rc < 0)
         return rc;
+    if (kind == MEMORY_KIND)
+        return parse_memory(a, v, place, ret, err);
     if (kind != FILE_KIND)
         return refuse_kind(place, (enum kind)kind, err);
     rc = mg_check_object(a, v, place, RULES, m, err);
     if (rc < 0)
         return rc;
-    ret->file_id = mg_json_str(a, m[1]);
+    *ret = (struct mg_resource_spec){.file_id = mg_json_str(a, m[1])};
     if (!mg_given(m[2])) {
         ret->mount_path = mg_arena_printf(a, MG_MOUNT_UPLOADS "/%.*s", MG_SV_ARG(ret->file_id));
         return MG_OK;
@@ -133,19 +166,35 @@ mg_rc mg_resource_parse(struct mg_arena *a, const struct mg_json *v, const char 
     return mg_mount_path_check(ret->mount_path, mg_place(p, place, "mount_path"), err);
 }
 
+static mg_rc check_pair(const struct mg_resource_spec *x, int i, int n, struct mg_err *err)
+{
+    bool stores = x[i].memory_store_id.ptr && x[n].memory_store_id.ptr;
+    if (stores && mg_sv_eq(x[i].memory_store_id, x[n].memory_store_id))
+        return mg_err_set(err, MG_EINVAL, "resources[%d].memory_store_id: is that of resources[%d] too", n, i);
+    bool files = !x[i].memory_store_id.ptr && !x[n].memory_store_id.ptr;
+    if (files && mg_mounts_meet(x[i].mount_path, x[n].mount_path))
+        return mg_err_set(err, MG_EINVAL, "resources[%d].mount_path: meets that of resources[%d]", n, i);
+    return MG_OK;
+}
+
 mg_rc mg_resources_parse(struct mg_arena *a, const struct mg_json *v, struct mg_resource_spec **ret, int *ret_n,
                          struct mg_err *err)
 {
     struct mg_resource_spec *x = mg_arena_alloc(a, sizeof(*x) * ((size_t)v->n + 1));
     char p[MG_PATH_MAX];
-    int n = 0;
+    int n = 0, stores = 0;
     for (const struct mg_json *e = v->child; e; e = e->next, n++) {
         mg_rc rc = mg_resource_parse(a, e, mg_place_at(p, "resources", (unsigned)n), &x[n], err);
         if (rc < 0)
             return rc;
-        for (int i = 0; i < n; i++)
-            if (mg_mounts_meet(x[i].mount_path, x[n].mount_path))
-                return mg_err_set(err, MG_EINVAL, "resources[%d].mount_path: meets that of resources[%d]", n, i);
+        for (int i = 0; i < n && rc >= 0; i++)
+            rc = check_pair(x, i, n, err);
+        stores += x[n].memory_store_id.ptr != NULL;
+        if (rc >= 0 && stores > MG_SESSION_STORES_MAX)
+            rc = mg_err_set(err, MG_EINVAL, "resources: a session may have at most %d memory stores",
+                            MG_SESSION_STORES_MAX);
+        if (rc < 0)
+            return rc;
     }
     *ret = x;
     *ret_n = n;

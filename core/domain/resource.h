@@ -5,15 +5,20 @@
 #include "domain/check.h"
 
 enum {
-    MG_RESOURCES_MAX = 500,       /* of a session */
-    MG_MOUNT_PATH_MAX = 1024,     /* bytes */
-    MG_MOUNT_COMPONENT_MAX = 255, /* bytes of one of its components */
+    MG_RESOURCES_MAX = 500,           /* of a session */
+    MG_MOUNT_PATH_MAX = 1024,         /* bytes */
+    MG_MOUNT_COMPONENT_MAX = 255,     /* bytes of one of its components */
+    MG_SESSION_STORES_MAX = 8,        /* memory stores of a session: semantics ME1 */
+    MG_STORE_INSTRUCTIONS_MAX = 4096, /* characters */
 };
 #define MG_RESOURCE_BYTES_MAX (500LL * 1024 * 1024) /* of all files of a session together */
 #define MG_MOUNT_UPLOADS "/mnt/session/uploads"
 #define MG_MOUNT_OUTPUTS "/mnt/session/outputs"
 
+/* A file, or (memory_store_id set) a memory store, which has no mount path of the client's. */
 struct mg_resource_spec {
+    struct mg_sv memory_store_id, instructions; /* ptr NULL: none */
+    bool read_only;
     struct mg_sv file_id;
     struct mg_sv mount_path; /* absolute and clean; filled in where none was given */
 };

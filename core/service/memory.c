@@ -1,6 +1,8 @@
 #include "service/memory.h"
 
 #include "domain/check.h"
+#include "domain/resource.h"
+#include "json/write.h"
 #include "store/work.h"
 
 /* ---- stores ---- */
@@ -58,6 +60,45 @@ mg_rc mg_memory_stores_delete(struct mg_pg *pg, struct mg_arena *a, const struct
     if (rc >= 0)
         rc = mg_memory_store_delete(&t, &row, err);
     return rc < 0 ? rc : mg_txn_commit(&t, err);
+}
+
+/* ---- stores of sessions ---- */
+
+/* As the session shows it. mount_path null: the worker puts it into its own workspace (contract 8.2). */
+static struct mg_sv shown(struct mg_arena *a, const struct mg_memory_store_row *s, const struct mg_resource_spec *spec)
+{
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(64 * 1024);
+    struct mg_jw w = mg_jw_to(&b);
+    mg_jw_obj(&w);
+    mg_jw_kstrz(&w, "type", "memory_store");
+    mg_jw_kstr(&w, "memory_store_id", s->id);
+    mg_jw_kstrz(&w, "access", spec->read_only ? "read_only" : "read_write");
+    mg_jw_kstr(&w, "name", s->store.name);
+    mg_jw_kstr(&w, "description", s->store.description);
+    if (spec->instructions.ptr)
+        mg_jw_kstr(&w, "instructions", spec->instructions);
+    else
+        mg_jw_knull(&w, "instructions");
+    mg_jw_knull(&w, "mount_path");
+    mg_jw_obj_end(&w);
+    return mg_arena_sv(a, mg_buf_view(&b));
+}
+
+mg_rc mg_memory_stores_attach(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv session,
+                              bool self_hosted, int place, const struct mg_resource_spec *spec, struct mg_err *err)
+{
+    struct mg_memory_store_row s;
+    if (!self_hosted)
+        return mg_err_set(err, MG_EINVAL,
+                          "type: memory stores are mounted by workers alone in this build: use an environment of the "
+                          "type self_hosted");
+    mg_rc rc = mg_memory_store_share(a, t, workspace, spec->memory_store_id, &s, err);
+    if (rc >= 0)
+        rc = not_archived(&s, err);
+    if (rc < 0)
+        return rc;
+    return mg_session_store_insert(a, t, session, s.id, place, spec->read_only, mg_memory_slug(a, s.store.name, s.id),
+                                   shown(a, &s, spec), err);
 }
 
 /* ---- changes of memories ---- */

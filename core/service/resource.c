@@ -4,6 +4,7 @@
 #include "run/engine.h"
 #include "run/mounts.h"
 #include "run/step.h"
+#include "service/memory.h"
 
 static mg_rc refuse_self_hosted(struct mg_err *err)
 {
@@ -59,10 +60,11 @@ mg_rc mg_resources_attach(struct mg_arena *a, struct mg_txn *t, struct mg_sv wor
     *ret_shown = MG_SV("[]");
     if (n == 0)
         return MG_OK;
-    if (self_hosted)
-        return refuse_self_hosted(err);
     for (int i = 0; i < n && rc >= 0; i++) {
-        rc = insert_one(a, t, workspace, session, &specs[i], &row, err);
+        if (specs[i].memory_store_id.ptr)
+            rc = mg_memory_stores_attach(a, t, workspace, session, self_hosted, i, &specs[i], err);
+        else
+            rc = self_hosted ? refuse_self_hosted(err) : insert_one(a, t, workspace, session, &specs[i], &row, err);
         if (rc < 0)
             rc = mg_err_wrap(err, rc, "resources[%d]", i);
     }

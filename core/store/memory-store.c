@@ -47,6 +47,7 @@ mg_rc mg_memory_store_insert(struct mg_arena *a, struct mg_pg *pg, struct mg_sv 
 #define ONE "SELECT " COLUMNS " FROM memory_stores WHERE workspace_id = $1 AND id = $2"
 static const struct mg_stmt SQL_GET = {"memory_store_get", ONE};
 static const struct mg_stmt SQL_LOCK = {"memory_store_lock", ONE " FOR UPDATE"};
+static const struct mg_stmt SQL_SHARE = {"memory_store_share", ONE " FOR SHARE"};
 
 mg_rc mg_memory_store_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace, struct mg_sv id,
                           struct mg_memory_store_row *ret, struct mg_err *err)
@@ -61,6 +62,14 @@ mg_rc mg_memory_store_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_txn_query(t, &SQL_LOCK, (const struct mg_sv[]){workspace, id}, 2, &r, err);
+    return rc < 0 ? rc : take(a, r, id, ret, err);
+}
+
+mg_rc mg_memory_store_share(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id,
+                            struct mg_memory_store_row *ret, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_txn_query(t, &SQL_SHARE, (const struct mg_sv[]){workspace, id}, 2, &r, err);
     return rc < 0 ? rc : take(a, r, id, ret, err);
 }
 

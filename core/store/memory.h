@@ -23,6 +23,9 @@ mg_rc mg_memory_store_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv wor
                           struct mg_memory_store_row *ret, struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_memory_store_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id,
                            struct mg_memory_store_row *ret, struct mg_err *err) MG_MUSTCHECK;
+/* It stays until the transaction ends. */
+mg_rc mg_memory_store_share(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id,
+                            struct mg_memory_store_row *ret, struct mg_err *err) MG_MUSTCHECK;
 /* Under the lock. */
 mg_rc mg_memory_store_save(struct mg_arena *a, struct mg_txn *t, struct mg_memory_store_row *row,
                            const struct mg_memory_store *x, struct mg_err *err) MG_MUSTCHECK;
@@ -38,6 +41,10 @@ mg_rc mg_memory_store_list(struct mg_arena *a, struct mg_pg *pg, const struct mg
 /* Whether the session has the store, and may change it. */
 mg_rc mg_session_has_store(struct mg_pg *pg, struct mg_sv session, struct mg_sv store, bool *ret_has,
                            bool *ret_read_only, struct mg_err *err) MG_MUSTCHECK;
+
+/* slug: its folder. MG_EINVAL: another store of the session has that folder. shown: as clients see it. */
+mg_rc mg_session_store_insert(struct mg_arena *a, struct mg_txn *t, struct mg_sv session, struct mg_sv store, int place,
+                              bool read_only, struct mg_sv slug, struct mg_sv shown, struct mg_err *err) MG_MUSTCHECK;
 
 /* ---- memories: memory.c ---- */
 

@@ -43,7 +43,8 @@ mg_rc mg_resource_file(struct mg_arena *a, struct mg_txn *t, struct mg_sv worksp
     if (rc < 0)
         return rc;
     if (mg_res_rows(r) == 0)
-        return mg_err_set(err, MG_ENOTFOUND, "file_id: file '%.*s' does not exist", MG_SV_ARG(mg_shown_id(file_id)));
+        return mg_err_code(err, MG_ENOTFOUND, "file_not_found", "file_id: file '%.*s' does not exist",
+                           MG_SV_ARG(mg_shown_id(file_id)));
     *ret_size = mg_res_int(r, 0, 0);
     return MG_OK;
 }
@@ -120,12 +121,12 @@ mg_rc mg_resource_delete(struct mg_txn *t, struct mg_sv session, struct mg_sv id
 
 static const struct mg_stmt SQL_SHOW = {
     "resources_show",
-    "UPDATE sessions SET resources = coalesce((SELECT '[' || string_agg('{\"id\":' || to_json(r.id) || "
-    "',\"type\":\"file\","
-    "\"file_id\":' || to_json(r.file_id) || ',\"mount_path\":' || to_json(r.mount_path)"
+    "UPDATE sessions SET resources = '[' || concat_ws(',', (SELECT string_agg('{\"id\":' || to_json(r.id) || "
+    "',\"type\":\"file\",\"file_id\":' || to_json(r.file_id) || ',\"mount_path\":' || to_json(r.mount_path)"
     " || ',\"created_at\":\"' || " SHOWN_TIME("r.created_at") " || '\",\"updated_at\":\"' || " SHOWN_TIME(
-        "r.updated_at") " || '\"}', ',' ORDER BY r.id) || ']' FROM session_resources r WHERE r.session_id = $1), '[]') "
-                        "WHERE id = $1",
+        "r.updated_at") " || '\"}', ',' ORDER BY r.id) FROM session_resources r WHERE r.session_id = $1),"
+                        " (SELECT string_agg(m.shown, ',' ORDER BY m.place) FROM session_memory_stores m"
+                        " WHERE m.session_id = $1)) || ']' WHERE id = $1",
 };
 
 mg_rc mg_resources_show(struct mg_txn *t, struct mg_sv session, struct mg_err *err)

@@ -3,14 +3,16 @@ import hashlib
 import json
 import os
 import random
+import subprocess
 import threading
 import time
 import unittest
 import urllib.parse
 
 from api import ApiError, Client
-from harness import Mangod, main
+from harness import Mangod, main, wait_for
 from memory_paths import REFUSED, TAKEN
+from work_rig import Worker
 
 WRITERS_S = float(os.environ.get("MANGO_TEST_MEMORY_S", "6"))  # seconds of the test with eight writers; issue 6 asks for 300
 
@@ -277,6 +279,115 @@ class Versions(Case):
         self.client.delete(f"{self.path}/memories/{m['id']}")
         deleted = self.versions()[0]
         self.assertIsNone(self.client.post(f"{self.path}/memory_versions/{deleted['id']}/redact")["path"])
+
+
+class Sessions(Case):
+    """Stores of self_hosted sessions: their workers read and write them with the token of their item."""
+
+    def session(self, *resources, environment="self_hosted"):
+        return self.client.new_session(environment, resources=list(resources))
+
+    def store_resource(self, store=None, **more):
+        return {"type": "memory_store", "memory_store_id": store or self.store, **more}
+
+    def worker(self, *resources):
+        session = self.session(*resources)
+        self.client.say(session["id"], "run: true")
+        return Worker(self.client, session["environment_id"]).claim(ttl=30)
+
+    def denied(self, client, status, text, method, path, body=None):
+        with self.assertRaises(ApiError) as e:
+            client.call(method, path, body)
+        self.assertEqual(e.exception.status, status, e.exception.message)
+        self.assertIn(text, e.exception.message)
+
+    def test_a_session_shows_its_stores(self):
+        other = self.client.post("/v1/memory_stores", {"name": "Ada's Notes!", "description": "d"})["id"]
+        made = self.session(self.store_resource(instructions="Read \n me"), self.store_resource(other, access="read_only"))
+        first = {"type": "memory_store", "memory_store_id": self.store, "access": "read_write", "name": "s", "description": "", "instructions": "Read \n me", "mount_path": None}
+        second = {"type": "memory_store", "memory_store_id": other, "access": "read_only", "name": "Ada's Notes!", "description": "d", "instructions": None, "mount_path": None}
+        self.assertEqual(made["resources"], [first, second])
+        self.assertEqual(self.client.get(f"/v1/sessions/{made['id']}")["resources"], [first, second])
+        self.assertEqual([s["id"] for s in self.client.get(f"/v1/sessions?memory_store_id={other}")["data"]], [made["id"]])
+        self.refused(400, "mounted in session", "DELETE", f"/v1/memory_stores/{other}")
+        self.client.post(f"/v1/sessions/{made['id']}/archive")
+        self.client.delete(f"/v1/memory_stores/{other}")
+
+    def test_what_a_session_does_not_take(self):
+        agent = self.client.post("/v1/agents", {"name": "a", "model": "m"})["id"]
+        env = {kind: self.client.post("/v1/environments", {"name": f"{kind}{time.monotonic_ns()}", "config": {"type": kind}})["id"] for kind in ("cloud", "self_hosted")}
+        archived = self.client.post("/v1/memory_stores", {"name": "old"})["id"]
+        self.client.post(f"/v1/memory_stores/{archived}/archive")
+        twin = self.client.post("/v1/memory_stores", {"name": "S"})["id"]
+        many = [self.store_resource(self.client.post("/v1/memory_stores", {"name": f"n{i}"})["id"]) for i in range(9)]
+        for resources, status, text, kind in [
+            ([self.store_resource("memstore_none")], 404, "resources[0]", "self_hosted"), ([self.store_resource(archived)], 400, "archived", "self_hosted"),
+            ([self.store_resource()] * 2, 400, "resources[1].memory_store_id", "self_hosted"), ([self.store_resource(access="rw")], 400, "access", "self_hosted"),
+            ([self.store_resource(instructions="x" * 4097)], 400, "instructions", "self_hosted"), ([self.store_resource(), self.store_resource(twin)], 400, "folder", "self_hosted"),
+            (many, 400, "at most 8", "self_hosted"), ([self.store_resource()], 400, "self_hosted", "cloud"), ([self.store_resource(mount_path="/x")], 400, "mount_path", "self_hosted"),
+        ]:  # fmt: skip
+            with self.subTest(text):
+                self.refused(status, text, "POST", "/v1/sessions", {"agent": agent, "environment_id": env[kind], "resources": resources})
+
+    def test_a_token_works_on_the_memories_of_its_sessions_stores(self):
+        other = self.client.post("/v1/memory_stores", {"name": "other"})["id"]
+        w = self.worker(self.store_resource())
+        kept = self.put("/kept", "old")
+        page = w.client.get(f"{self.path}/memories?view=full&limit=20")
+        self.assertEqual([m["content"] for m in page["data"]], ["old"])
+        made = w.client.post(f"{self.path}/memories", {"path": "/new", "content": "by a worker"})
+        changed = w.client.post(f"{self.path}/memories/{kept['id']}", {"content": "new", "precondition": {"type": "content_sha256", "content_sha256": sha("old")}})
+        self.assertEqual(changed["content_sha256"], sha("new"))
+        self.denied(w.client, 409, "changed", "POST", f"{self.path}/memories/{kept['id']}", {"content": "x", "precondition": {"type": "content_sha256", "content_sha256": sha("old")}})
+        w.client.delete(f"{self.path}/memories/{made['id']}?expected_content_sha256={sha('by a worker')}")
+        actors = [(v["operation"], v["created_by"]) for v in self.versions(f"&session_id={w.session}")]
+        self.assertEqual(actors, [(o, {"type": "session_actor", "session_id": w.session}) for o in ("deleted", "modified", "created")])
+        for method, path in [("GET", f"/v1/memory_stores/{other}/memories"), ("GET", self.path), ("GET", f"{self.path}/memory_versions"), ("POST", f"{self.path}/archive")]:
+            self.denied(w.client, 403, "", method, path)
+        token = w.client
+        w.stop()
+        self.denied(token, 401, "claim", "GET", f"{self.path}/memories")
+        self.denied(token, 401, "claim", "POST", f"{self.path}/memories", {"path": "/late", "content": "x"})
+
+    def test_me7_a_read_only_store_is_read(self):
+        w = self.worker(self.store_resource(access="read_only"))
+        m = self.put("/a")
+        self.assertEqual(len(w.client.get(f"{self.path}/memories")["data"]), 1)
+        self.assertEqual(w.client.get(f"{self.path}/memories/{m['id']}")["content"], "x")
+        for method, path, body in [("POST", "memories", {"path": "/b", "content": ""}), ("POST", f"memories/{m['id']}", {"content": "y"}), ("DELETE", f"memories/{m['id']}", None)]:
+            self.denied(w.client, 403, "read-only", method, f"{self.path}/{path}", body)
+        w.stop()
+
+    def test_case_90_the_last_flush_of_a_worker_brings_nothing_back(self):
+        w = self.worker(self.store_resource())
+        m = self.put("/a")
+        self.client.delete(f"{self.path}/memories/{m['id']}")
+        self.denied(w.client, 404, "does not exist", "POST", f"{self.path}/memories/{m['id']}", {"content": "late"})
+        self.client.post(f"{self.path}/archive")
+        self.denied(w.client, 400, "archived", "POST", f"{self.path}/memories", {"path": "/late", "content": "x"})
+        self.assertEqual(self.client.get(f"{self.path}/memories")["data"], [])
+        w.stop()
+
+    def test_wk23_the_claim_is_looked_at_in_the_writes_own_transaction(self):
+        """A write that waits for the store's lock while its claim ends must not happen."""
+        w = self.worker(self.store_resource())
+        url = self.server.database.url
+        hold = subprocess.Popen(["psql", "-X", "-q", "-d", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(hold.kill)
+        hold.stdin.write(f"BEGIN; SELECT id FROM work WHERE id = '{w.id}' FOR UPDATE;\n\\echo held\n")
+        hold.stdin.flush()
+        while "held" not in hold.stdout.readline():
+            pass
+        out = []
+        late = threading.Thread(target=lambda: out.append(w.client.raw("POST", f"{self.path}/memories", b'{"path":"/late","content":"x"}', {"content-type": "application/json"})))
+        late.start()
+        wait_for("it waits for its item", lambda: self.server.database.query("SELECT count(*) FROM pg_locks WHERE NOT granted") != [["0"]])
+        hold.stdin.write(f"UPDATE work SET lease_until = now() - interval '1 second' WHERE id = '{w.id}'; COMMIT;\n\\q\n")
+        hold.stdin.close()
+        late.join()
+        hold.wait()
+        self.assertEqual((out[0][0], json.loads(out[0][2])["error"]["details"]["error_code"]), (412, "work_lease_lost"))
+        self.assertEqual(self.client.get(f"{self.path}/memories")["data"], [])
 
 
 class Writers(Case):

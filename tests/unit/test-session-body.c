@@ -44,8 +44,11 @@ static void case_11_nothing_is_accepted_and_forgotten(void **state)
         {SESSION(",\"metadata\":{\"k\":7}"), "metadata.k: must be a string"},
         {SESSION(",\"resources\":[{\"type\":\"file\",\"file_id\":\"f\"},{\"type\":\"file\",\"file_id\":\"f\"}]"),
          "resources[1].mount_path: meets that of resources[0]"},
-        {SESSION(",\"resources\":[{\"type\":\"memory_store\",\"memory_store_id\":\"m\"}]"),
-         "resources[0].type: memory_store is not part of this build"},
+        {SESSION(",\"resources\":[{\"type\":\"memory_store\",\"memory_store_id\":\"m\",\"access\":\"all\"}]"),
+         "resources[0].access"},
+        {SESSION(",\"resources\":[{\"type\":\"memory_store\",\"memory_store_id\":\"m\"},{\"type\":\"memory_store\","
+                 "\"memory_store_id\":\"m\"}]"),
+         "resources[1].memory_store_id"},
         {SESSION(",\"resources\":{}"), "resources: must be an array"},
         {SESSION(",\"vault_ids\":[\"vlt_1\",\"vlt_1\"]"), "vault_ids[1]: the same vault is named twice"},
         {SESSION(",\"vault_ids\":\"vlt_1\""), "vault_ids: must be an array"},
