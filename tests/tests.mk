@@ -418,11 +418,14 @@ EXTRA_DIST += \
 	tests/sdk/go/go.mod \
 	tests/sdk/go/go.sum \
 	tests/sdk/go/main.go \
+	tests/sdk/go/resources.go \
 	tests/sdk/go_tool.py \
 	tests/sdk/mcp/package.json \
 	tests/sdk/mcp/server.mjs \
 	tests/sdk/package.json \
 	tests/sdk/python_sdk.py \
+	tests/sdk/resources.mjs \
+	tests/sdk/resources.py \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \

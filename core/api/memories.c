@@ -105,7 +105,7 @@ mg_rc mg_get_memories(struct mg_http_req *req, struct mg_http_res *res, struct m
 {
     struct mg_list_query q = {0};
     struct mg_list_page page;
-    struct mg_memory_store_row store;
+    struct mg_memory_store_row store = {.created_us = 0};
     struct mg_memory_item *items;
     struct mg_page_edge last = {0};
     struct mg_sv scope;
@@ -148,7 +148,7 @@ mg_rc mg_post_memories(struct mg_http_req *req, struct mg_http_res *res, struct 
 
 mg_rc mg_get_memory(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_memory_store_row store;
+    struct mg_memory_store_row store = {.created_us = 0};
     struct mg_memory_row row;
     bool full = true;
     mg_rc rc = param_view(req, &full, err);
@@ -252,7 +252,7 @@ mg_rc mg_get_memory_versions(struct mg_http_req *req, struct mg_http_res *res, s
 {
     struct mg_list_query q = {0};
     struct mg_list_page page;
-    struct mg_memory_store_row store;
+    struct mg_memory_store_row store = {.created_us = 0};
     struct mg_memory_version_row *rows;
     struct mg_page_edge last = {0};
     struct mg_sv scope;
@@ -289,7 +289,7 @@ static mg_rc answer_version(struct mg_http_res *res, const struct mg_memory_vers
 
 mg_rc mg_get_memory_version(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_memory_store_row store;
+    struct mg_memory_store_row store = {.created_us = 0};
     struct mg_memory_version_row row;
     bool full = true;
     mg_rc rc = param_view(req, &full, err);

@@ -66,7 +66,7 @@ static mg_rc plan_from_now(struct mg_arena *a, struct mg_txn *t, struct mg_deplo
 static mg_rc resolve(struct mg_arena *a, struct mg_txn *t, struct mg_deploy_row *row, struct mg_err *err)
 {
     struct mg_session_base base;
-    struct mg_session_create c;
+    struct mg_session_create c = {.n_vaults = 0};
     struct mg_json *body;
     struct mg_deploy *d = &row->deploy;
     mg_rc rc = mg_session_base_lock(a, t, row->workspace, d->agent_id, d->agent_version, d->environment_id, &base, err);

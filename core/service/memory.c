@@ -87,7 +87,7 @@ static struct mg_sv shown(struct mg_arena *a, const struct mg_memory_store_row *
 mg_rc mg_memory_stores_attach(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv session,
                               bool self_hosted, int place, const struct mg_resource_spec *spec, struct mg_err *err)
 {
-    struct mg_memory_store_row s;
+    struct mg_memory_store_row s = {.created_us = 0};
     if (!self_hosted)
         return mg_err_set(err, MG_EINVAL,
                           "type: memory stores are mounted by workers alone in this build: use an environment of the "
@@ -122,7 +122,7 @@ mg_rc mg_memories_create(struct mg_pg *pg, struct mg_arena *a, const struct mg_p
                          const struct mg_json *body, struct mg_memory_row *ret, struct mg_err *err)
 {
     struct mg_memory_wish w;
-    struct mg_memory_store_row s;
+    struct mg_memory_store_row s = {.created_us = 0};
     const struct mg_memory_actor by = actor_of(who);
     struct mg_id *id = mg_arena_new_of(a, struct mg_id);
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
@@ -166,7 +166,7 @@ mg_rc mg_memories_update(struct mg_pg *pg, struct mg_arena *a, const struct mg_p
                          struct mg_sv id, const struct mg_json *body, struct mg_memory_row *ret, struct mg_err *err)
 {
     struct mg_memory_wish w;
-    struct mg_memory_store_row s;
+    struct mg_memory_store_row s = {.created_us = 0};
     const struct mg_memory_actor by = actor_of(who);
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     mg_rc rc = mg_memory_parse_update(a, body, &w, err);
@@ -194,7 +194,7 @@ mg_rc mg_memories_delete(struct mg_pg *pg, struct mg_arena *a, const struct mg_p
                          struct mg_sv id, struct mg_sv expected, struct mg_err *err)
 {
     struct mg_memory_row m;
-    struct mg_memory_store_row s;
+    struct mg_memory_store_row s = {.created_us = 0};
     const struct mg_memory_actor by = actor_of(who);
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     if (expected.ptr && !mg_memory_sha_ok(expected))
@@ -215,7 +215,7 @@ mg_rc mg_memory_versions_redact(struct mg_pg *pg, struct mg_arena *a, const stru
                                 struct mg_sv store, struct mg_sv id, struct mg_memory_version_row *ret,
                                 struct mg_err *err)
 {
-    struct mg_memory_store_row s;
+    struct mg_memory_store_row s = {.created_us = 0};
     const struct mg_memory_actor by = actor_of(who);
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     mg_rc rc = mg_memory_store_lock(a, &t, mg_id_sv(&who->workspace), store, &s, err);

@@ -13,6 +13,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import go_tool  # noqa: E402
 from harness import BUILD, FakeModel, Mangod, SKIPPED  # noqa: E402
+from vault_rig import key_text, write_keyring  # noqa: E402
 
 WORK = os.path.join(BUILD, "tests", "sdk")
 INSTALL_S, RUN_S = 600, 300
@@ -62,8 +63,10 @@ def install_python():
 
 
 def install_go(folder, stamp, main, built, build):
-    """The program that is built from the copy of a main.go; None where it cannot be had."""
-    sources = open_text(os.path.join(HERE, "go", main)) + open_text(os.path.join(HERE, "go", "go.sum"))
+    """The program that is built from the copy of a main.go and what stands beside it; None where it cannot be had."""
+    beside = os.path.dirname(os.path.join(HERE, "go", main))
+    sources = "".join(open_text(os.path.join(beside, n)) for n in sorted(os.listdir(beside)) if n.endswith(".go"))
+    sources += open_text(os.path.join(HERE, "go", "go.sum"))
     try:
         go = go_tool.go(WORK)
     except (OSError, subprocess.TimeoutExpired) as e:
@@ -81,9 +84,9 @@ def open_text(path):
 def prepare():
     """Copies of the scripts stand beside the packages, since node looks for them in the script's own folders."""
     os.makedirs(os.path.join(WORK, "go"), exist_ok=True)
-    for name in ("package.json", "checks.mjs", "typescript.mjs", "threads.mjs", "ws_resume.mjs", "python_sdk.py", "ws_resume.py"):
+    for name in ("package.json", "checks.mjs", "typescript.mjs", "resources.mjs", "threads.mjs", "ws_resume.mjs", "python_sdk.py", "resources.py", "ws_resume.py"):
         shutil.copy(os.path.join(HERE, name), WORK)
-    for name in ("go.mod", "go.sum", "main.go"):
+    for name in ("go.mod", "go.sum", "main.go", "resources.go"):
         shutil.copy(os.path.join(HERE, "go", name), os.path.join(WORK, "go"))
 
 
@@ -92,13 +95,14 @@ def clients():
     out, missing = [], 0
     if install_npm("npm", open_text(os.path.join(HERE, "package.json"))):
         out += [(alias, ["node", "typescript.mjs", alias], WORK) for alias in TYPESCRIPT]
+        out += [(f"{alias} resources", ["node", "resources.mjs", alias], WORK) for alias in TYPESCRIPT]
         out += [("ws from npm", ["node", "ws_resume.mjs"], WORK)]
         out += [("threads", ["node", "threads.mjs", TYPESCRIPT[0]], WORK)]
     else:
         missing += 1
     venv = install_python()
     if venv:
-        out += [("python sdk", [venv, "python_sdk.py"], WORK), ("websockets from PyPI", [venv, "ws_resume.py"], WORK)]
+        out += [("python sdk", [venv, "python_sdk.py"], WORK), ("python sdk resources", [venv, "resources.py"], WORK), ("websockets from PyPI", [venv, "ws_resume.py"], WORK)]
     else:
         missing += 1
     go = install_go("go", "go.stamp", "main.go", "client", ".")
@@ -126,12 +130,21 @@ def run(name, argv, cwd, env):
     return int(counts[-1][0]), int(counts[-1][1])
 
 
+def keyring():
+    """A file with a key for the vaults; its server is gone after the run, and so may be the key."""
+    path = os.path.join(WORK, "keyring.json")
+    if os.path.exists(path):
+        os.remove(path)
+    write_keyring(path, "test", {"test": key_text()})
+    return path
+
+
 def run_all(group, model_url):
     """The clients of a group against one server. model_url: of the scripted endpoint, or None for the offline model."""
     passed = failed = 0
     if not group:
         return 0, 0
-    with Mangod(database=None, env={"MANGO_DEFAULT_ENVIRONMENT": "cloud"}, model_url=model_url) as server:
+    with Mangod(database=None, env={"MANGO_DEFAULT_ENVIRONMENT": "cloud", "MANGO_VAULT_KEYRING_FILE": keyring()}, model_url=model_url) as server:
         env = dict(os.environ, MANGO_BASE_URL=f"http://127.0.0.1:{server.port}", MANGO_API_KEY=server.key)
         env.pop("ANTHROPIC_API_KEY", None)
         env.pop("ANTHROPIC_BASE_URL", None)

@@ -186,6 +186,9 @@ func main() {
 	check("events list in both orders", listEvents)
 	check("errors: 404, 409, 401", errorClasses)
 	check("deleting ends an open stream", deleteSession)
+	check("vaults and credentials", vaults)
+	check("memory stores, memories, versions", memory)
+	check("deployments and runs", deployments)
 	fmt.Printf("%d passed, %d failed\n", passed, failed)
 	if failed > 0 {
 		os.Exit(1)

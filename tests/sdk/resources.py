@@ -1,0 +1,100 @@
+"""Vaults, memory stores and deployments by the official Python SDK, with nothing changed but the base URL and the key.
+
+MANGO_BASE_URL and MANGO_API_KEY name the server, which has a keyring. One line per check, a count at the end, status 1 when one failed.
+"""
+
+import hashlib
+import os
+import sys
+import time
+import traceback
+
+import anthropic
+
+beta = anthropic.Anthropic(base_url=os.environ["MANGO_BASE_URL"], api_key=os.environ["MANGO_API_KEY"]).beta
+counts = {"passed": 0, "failed": 0}
+state = {}
+
+
+def check(fn):
+    name = fn.__name__.replace("_", " ")
+    try:
+        fn()
+        counts["passed"] += 1
+        print(f"ok - python {anthropic.__version__} resources: {name}")
+    except Exception:
+        counts["failed"] += 1
+        print(f"not ok - python {anthropic.__version__} resources: {name}\n{traceback.format_exc()}")
+
+
+def sha(text):
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+@check
+def vaults_and_credentials():
+    vault = beta.vaults.create(display_name="Ada", metadata={"a": "b"})
+    state["vault"] = vault
+    assert beta.vaults.retrieve(vault.id).display_name == "Ada"
+    assert beta.vaults.update(vault.id, display_name="Lovelace").display_name == "Lovelace"
+    assert vault.id in [v.id for v in beta.vaults.list(limit=1)]
+    auth = {"type": "static_bearer", "token": "tok3n", "mcp_server_url": "https://py.example/mcp"}
+    made = beta.vaults.credentials.create(vault.id, auth=auth)
+    assert made.type == "vault_credential" and "tok3n" not in made.to_json()
+    beta.vaults.credentials.update(made.id, vault_id=vault.id, auth={"type": "static_bearer", "token": "n3w"})
+    assert [c.id for c in beta.vaults.credentials.list(vault.id)] == [made.id]
+    assert beta.vaults.credentials.archive(made.id, vault_id=vault.id).archived_at
+    assert beta.vaults.credentials.delete(made.id, vault_id=vault.id).type == "vault_credential_deleted"
+
+
+@check
+def memories_and_versions():
+    store = beta.memory_stores.create(name="Notes")
+    assert store.type == "memory_store" and store.description == ""
+    memories, versions = beta.memory_stores.memories, beta.memory_stores.memory_versions
+    made = memories.create(store.id, path="/a/b.md", content="one", view="full")
+    assert (made.content, made.content_sha256) == ("one", sha("one"))
+    must = {"type": "content_sha256", "content_sha256": sha("one")}
+    assert memories.update(made.id, memory_store_id=store.id, content="two", precondition=must).content_sha256 == sha("two")
+    try:
+        memories.update(made.id, memory_store_id=store.id, content="three", precondition=must)
+        raise AssertionError("taken")
+    except anthropic.ConflictError as e:
+        assert e.body["error"]["type"] == "memory_precondition_failed_error", e.body
+    assert [(m.type, m.path) for m in memories.list(store.id, depth=1)] == [("memory_prefix", "/a/")]
+    assert [m.content for m in memories.list(store.id, view="full", path_prefix="/a/")] == ["two"]
+    assert memories.delete(made.id, memory_store_id=store.id, expected_content_sha256=sha("two")).type == "memory_deleted"
+    all_ = list(versions.list(store.id, memory_id=made.id, limit=1))
+    assert [v.operation for v in all_] == ["deleted", "modified", "created"]
+    assert versions.redact(all_[2].id, memory_store_id=store.id).redacted_at
+    assert versions.retrieve(all_[2].id, memory_store_id=store.id).content is None
+    assert beta.memory_stores.archive(store.id).archived_at
+    assert beta.memory_stores.delete(store.id).type == "memory_store_deleted"
+
+
+@check
+def deployments_and_runs():
+    agent = beta.agents.create(name="deployed", model="claude-sonnet-4-5")
+    environment = beta.environments.create(name=f"deploy py {time.time()}", config={"type": "cloud", "networking": {"type": "unrestricted"}})
+    made = beta.deployments.create(
+        name="nightly",
+        agent=agent.id,
+        environment_id=environment.id,
+        initial_events=[{"type": "user.message", "content": [{"type": "text", "text": "hello"}]}],
+        schedule={"type": "cron", "expression": "30 2 * * *", "timezone": "Europe/Berlin"},
+        vault_ids=[state["vault"].id],
+    )
+    assert (made.agent.version, len(made.schedule.upcoming_runs_at)) == (1, 5)
+    assert beta.deployments.update(made.id, description="x").description == "x"
+    assert beta.deployments.pause(made.id).paused_reason.type == "manual"
+    assert beta.deployments.unpause(made.id).status == "active"
+    run = beta.deployments.run(made.id)
+    assert run.trigger_context.type == "manual" and beta.sessions.retrieve(run.session_id).deployment_id == made.id
+    assert [r.id for r in beta.deployment_runs.list(deployment_id=made.id)] == [run.id]
+    assert beta.deployment_runs.retrieve(run.id).session_id == run.session_id
+    assert made.id in [d.id for d in beta.deployments.list(limit=1)]
+    assert beta.deployments.archive(made.id).archived_at
+
+
+print(f"{counts['passed']} passed, {counts['failed']} failed")
+sys.exit(1 if counts["failed"] else 0)
