@@ -25,6 +25,8 @@ struct script {
     atomic_int pid; /* of the one that runs; 0: none */
 };
 
+static struct script on_work; /* the thread of the signals reads its pid */
+
 static void tell_to_end(void *ctx)
 {
     struct script *s = ctx;
@@ -77,7 +79,7 @@ static int spawn(const struct script *s, const struct mango_work *work, const st
     mg_autofd int in = item_fd(work);
     if (in < 0) {
         free(env);
-        return errno;
+        return EMFILE; /* or no memory; an item is small */
     }
     for (char **e = environ; *e && n < ENV_MAX; e++)
         if (!is_ours(*e))
@@ -144,16 +146,17 @@ static void wait_for(struct script *s, pid_t pid, const struct mango_work *work,
 int32_t mg_worker_on_work(struct mango_worker *w, const struct mango_worker_options *o, const char *script,
                           bool pass_key, struct mg_worker_signals *signals, char *err, size_t err_size)
 {
-    struct script s = {.path = script};
+    struct script *s = &on_work;
     struct mango_poller *p;
     int32_t rc = mango_poller_open(w, &p, err, err_size);
     if (rc != 0)
         return rc;
-    signals->ctx = &s;
+    s->path = script;
+    signals->ctx = s;
     signals->stop = tell_to_end;
     while (rc == 0) {
         struct mango_work *work;
-        pid_t pid;
+        pid_t pid = 0;
         rc = mango_poller_next(p, &work, err, err_size);
         if (rc != 0)
             break;
@@ -163,13 +166,13 @@ int32_t mg_worker_on_work(struct mango_worker *w, const struct mango_worker_opti
             mango_work_free(work);
             continue;
         }
-        int failed = spawn(&s, work, o, pass_key, &pid);
+        int failed = spawn(s, work, o, pass_key, &pid);
         if (failed) {
             (void)snprintf(err, err_size, "the on-work script %s cannot be run: %s", script, strerror(failed));
             rc = MG_EINVAL;
         } else {
-            atomic_store(&s.pid, pid);
-            wait_for(&s, pid, work, signals);
+            atomic_store(&s->pid, pid);
+            wait_for(s, pid, work, signals);
         }
         mango_work_free(work);
     }

@@ -25,6 +25,21 @@ static mg_rc credential(const struct mg_serve_opts *o, const struct mg_work_item
     return MG_OK;
 }
 
+/* What this release does not prepare for a session: it is served without, and not silently. */
+static void say_missing(struct mg_arena *a, const struct mg_json *session, const char *id)
+{
+    const struct mg_json *skills = mg_json_get(mg_json_get(session, "agent"), "skills");
+    const struct mg_json *resources = mg_json_get(session, "resources");
+    if (mg_json_is(skills, MG_JSON_ARRAY) && skills->n > 0)
+        mg_log(MG_WARN, "the session's skills are not prepared by this release", MG_F_STR("session", id),
+               MG_F_INT("skills", skills->n));
+    for (uint32_t i = 0; mg_json_is(resources, MG_JSON_ARRAY) && i < resources->n; i++) {
+        struct mg_sv type = mg_json_get_str(a, mg_json_at(resources, i), "type");
+        mg_log(MG_WARN, "a resource of the session is not prepared by this release", MG_F_STR("session", id),
+               MG_F_SV("type", type));
+    }
+}
+
 /* The session's status; MG_OK also for one that is terminated. */
 static mg_rc get_session(const struct mg_remote *r, const char *id, struct mg_tether *t, bool *ret_terminated,
                          struct mg_err *err)
@@ -42,7 +57,10 @@ static mg_rc get_session(const struct mg_remote *r, const char *id, struct mg_te
         rc = mg_json_parse(arena, mg_buf_view(&a.body), &mg_json_raw_limits, &v, err);
     if (rc < 0)
         return mg_err_wrap(err, rc, "session %s", id);
+
     *ret_terminated = mg_sv_eqz(mg_json_get_str(arena, v, "status"), "terminated");
+    if (!*ret_terminated)
+        say_missing(arena, v, id);
     return MG_OK;
 }
 

@@ -77,6 +77,19 @@ class Serving(WorkerCase):
             else:
                 self.wait_left(s)
 
+    def test_case_10_several_gates_in_one_answer(self):
+        self.start()
+        s = self.new(configs=[{"name": "bash", "permission_policy": {"type": "always_ask"}}])
+        self.say(s, *('tool bash {"command":"echo gate %d"}' % i for i in range(3)), 'tool write {"file_path":"free","content":"x"}', "---", "text done")
+        ids = wait_for("three gates wait", lambda: (lambda e: e["stop_reason"]["event_ids"] if len(e["stop_reason"].get("event_ids", [])) == 3 else None)(self.wait_end(s, reason="requires_action")[-1]))
+        self.there("free")
+        for i, verdict in ((1, "allow"), (0, "deny"), (2, "allow")):
+            self.send(s, {"type": "user.tool_confirmation", "tool_use_id": ids[i], "result": verdict})
+        results = {e["tool_use_id"]: e for e in self.wait_end(s) if e["type"].endswith("tool_result")}
+        self.assertEqual([results[i]["content"][0]["text"] for i in (ids[1], ids[2])], ["gate 1", "gate 2"])
+        self.assertTrue(results[ids[0]]["is_error"])
+        self.check_pairs(s)
+
     def test_a_history_of_over_1000_events(self):
         s = self.new()
         fill(self.server.database, s, 2300, 100)
@@ -186,6 +199,13 @@ class Ends(WorkerCase):
         self.assertEqual(self.results(self.turn(s, 'tool bash {"command":"echo x >> runs; sleep %d; echo late"}' % (3 * self.TTL_S), "---", "text done")), [("late", False)])
         self.assertEqual(self.read("runs"), "x\n")
         self.assertEqual(len(self.items(s)), 1, "one item served it all")
+
+    def test_case_38_heartbeats_are_not_starved_by_a_tool(self):
+        self.start()
+        s = self.new()
+        hungry = "for i in 1 2 3 4 5 6; do timeout %d sh -c 'while :; do :; done' & done; wait; echo fed" % (2 * self.TTL_S)
+        self.assertEqual(self.results(self.turn(s, 'tool bash {"command":"%s"}' % hungry, "---", "text done")), [("fed", False)])
+        self.assertEqual(len(self.items(s)), 1, "the lease was never lost")
 
     def test_a_wrong_key_ends_the_worker_with_78_and_the_servers_words(self):
         w = self.start(key="mango-wrong")
