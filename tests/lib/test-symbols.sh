@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# libmango exports its door and nothing else; no plugin exports more than its entry. RTLD_LOCAL does not stop clashes with a host that does.
+# libmango and libmango-worker export their doors and nothing else; no plugin exports more than its entry. RTLD_LOCAL does not stop clashes with a host that does.
 set -euo pipefail
 build=${MANGO_TEST_BUILDDIR:?}
 exported() {
@@ -19,6 +19,14 @@ expect() {
     fi
 }
 expect "$build/.libs/libmango.so" "mango_close mango_open mango_port mango_version"
+names=(poller_{cancel,close,next,open} reply_{block,error,text} work_{environment_id,free,id,json,new,secret,session_id,type}
+    worker_{attach,close,open,run,serve,stop,version})
+expect "$build/.libs/libmango-worker.so" "$(printf 'mango_%s ' "${names[@]}" | sed 's/ $//')"
+# A worker is no server: it must run where there is none.
+if ldd "$build/.libs/libmango-worker.so" | grep -E 'libpq|libwebsockets|libconfig'; then
+    echo "FAILED: libmango-worker needs a library of the server"
+    failed=$((failed + 1))
+fi
 for so in "$build"/plugins/loadable/*.so; do
     expect "$so" "mango_plugin_entry"
 done
