@@ -21,13 +21,22 @@ static bool complain(const char *what, const char *name, size_t n)
 }
 
 /* A secret is copied and its place in the arguments overwritten: `ps` shows them. */
-static const char *keep(const struct mg_worker_flag *f, char *value)
+static const char *keep(struct mg_worker_args *a, const struct mg_worker_flag *f, char *value)
 {
     if (!f->secret)
         return value;
-    const char *copy = mg_xstrdup(value);
+    char *copy = a->kept[a->n_kept++] = mg_xstrdup(value);
     memset(value, 'x', strlen(value));
     return copy;
+}
+
+void mg_worker_args_done(struct mg_worker_args *a)
+{
+    for (int i = 0; i < a->n_kept; i++) {
+        mg_wipe(a->kept[i], strlen(a->kept[i]));
+        free(a->kept[i]);
+    }
+    a->n_kept = 0;
 }
 
 static bool take(struct mg_worker_args *a, int argc, char **argv, int *i)
@@ -49,7 +58,7 @@ static bool take(struct mg_worker_args *a, int argc, char **argv, int *i)
         a->many[a->n_many++] = value;
     else if (a->value[at])
         return complain("is given twice", name, n);
-    a->value[at] = f->arg ? keep(f, value) : "";
+    a->value[at] = f->arg ? keep(a, f, value) : "";
     return true;
 }
 
@@ -60,7 +69,7 @@ static void read_environment(struct mg_worker_args *a)
         char *v = f->env ? secure_getenv(f->env) : NULL;
         if (!v || !*v)
             continue;
-        const char *kept = keep(f, v);
+        const char *kept = keep(a, f, v);
         if (!a->value[at])
             a->value[at] = kept;
         if (f->secret)

@@ -31,7 +31,15 @@ struct mg_worker_args {
     const char *value[MG_WORKER_FLAGS_MAX];   /* in the order of flags; NULL: not given */
     const char *many[MG_WORKER_MANY_MAX + 1]; /* values of the one flag that may be repeated, NULL-terminated */
     int n_many;
+    char *kept[2 * MG_WORKER_FLAGS_MAX]; /* secrets, of the arguments and of the environment */
+    int n_kept;
 };
+
+void mg_worker_args_done(struct mg_worker_args *a); /* wipes the secrets */
+static inline void mg_worker_args_cleanup(struct mg_worker_args *a)
+{
+    mg_worker_args_done(a);
+}
 
 /* Reads argv behind the command's name, then the environment. False after a message. */
 bool mg_worker_args_read(struct mg_worker_args *a, const struct mg_worker_flag *flags, int argc, char **argv);

@@ -1,6 +1,7 @@
 /* mango-worker poll: claims items and serves their sessions in this process, or hands each to a script. */
 #include <string.h>
 
+#include "base/mem.h"
 #include "cmd/worker-common.h"
 #include "cmd/worker-on-work.h"
 
@@ -59,7 +60,7 @@ static int serve(struct mg_worker_args *a, struct mango_worker_options *o)
 
 int mg_worker_poll_main(int argc, char **argv)
 {
-    struct mg_worker_args a;
+    mg_auto(worker_args) struct mg_worker_args a = {0};
     struct mango_worker_options o = {0};
     uint32_t reclaim_ms, gap_ms;
     if (argc == 1 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))

@@ -1,6 +1,7 @@
 /* mango-worker run: serves one claimed item that the environment names; the entry point of a sandbox for one session. */
 #include <string.h>
 
+#include "base/mem.h"
 #include "cmd/worker-common.h"
 
 static const struct mg_worker_flag FLAGS[] = {
@@ -42,7 +43,7 @@ static int serve(const struct mango_worker_options *o, const struct mango_work *
 
 int mg_worker_run_main(int argc, char **argv)
 {
-    struct mg_worker_args a;
+    mg_auto(worker_args) struct mg_worker_args a = {0};
     struct mango_worker_options o = {0};
     if (argc == 1 && (strcmp(argv[0], "--help") == 0 || strcmp(argv[0], "-h") == 0))
         return help();
