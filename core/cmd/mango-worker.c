@@ -1,6 +1,7 @@
 /* mango-worker: finds the command and runs it. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "cmd/worker-args.h"
 
@@ -27,6 +28,8 @@ static int overview(FILE *out, int status)
 
 int main(int argc, char **argv)
 {
+    /* Commands of tools run as the same user: neither the memory with the credentials nor the environment is theirs to read. */
+    (void)prctl(PR_SET_DUMPABLE, 0);
     if (argc < 2)
         return overview(stderr, MG_WORKER_EXIT_USAGE);
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)

@@ -259,9 +259,10 @@ class DockerLauncher(Launchers.Case):
     def test_the_image_has_no_libc(self):
         self.supervise()
         s = self.new()
-        out = self.results(self.turn(s, 'tool bash {"command":"ls /lib /lib64 2>&1; ls /bin | wc -l; cat /proc/1/environ; echo; echo $0"}', "---", "text done"))[0][0]
+        out = self.results(self.turn(s, 'tool bash {"command":"ls /lib /lib64 2>&1; ls /bin | wc -l; cat /proc/1/environ 2>&1; cat /proc/1/mem 2>&1 | head -c 1; echo $0"}', "---", "text done"))[0][0]
         self.assertIn("/lib: No such file", out)
-        self.assertNotIn("sessions_token", out)
+        self.assertIn("'/proc/1/environ': Permission denied", out)
+        self.assertNotIn("ANTHROPIC", out)
 
     def test_a_box_that_is_gone_leaves_its_volume_alone(self):
         w = self.supervise()
