@@ -142,7 +142,7 @@ static mango_status check_version(const struct envd *e, const struct mango_call 
 static mango_status verify(struct envd *e, const struct mango_call *call, struct sandbox *s, struct mango_sv label)
 {
     if (!s->has_metadata && strcmp(s->state, "paused") == 0) {
-        struct sandbox again, awake;
+        struct sandbox again = {0}, awake = {0};
         mango_status rc = control_connect(e, call, s->id, e->idle_s, &awake);
         if (rc == MANGO_OK)
             rc = control_get(e, call, s->id, &again);
@@ -180,7 +180,7 @@ static mango_status connect_to(struct envd *e, const struct mango_call *call, co
 static mango_status bind(struct envd *e, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                          const struct sandbox *was, struct box **ret, uint64_t *ret_s)
 {
-    struct sandbox now;
+    struct sandbox now = {0};
     mango_status s = connect_to(e, call, was, &now, ret_s);
     if (s == MANGO_OK)
         s = check_version(e, call, now.version);
@@ -269,7 +269,7 @@ static void give_up(struct envd *e, const struct mango_call *call, struct box *b
 static mango_status settle(struct envd *e, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                            struct box *b, struct mango_sandbox_ref *ret)
 {
-    struct search f;
+    struct search f = {.n = 0};
     mango_status s = find(e, call, spec->label, &f);
     if (s < 0 || (f.n > 0 && strcmp(f.oldest.id, b->live.id) != 0)) {
         give_up(e, call, b);
@@ -283,8 +283,8 @@ static mango_status settle(struct envd *e, const struct mango_call *call, const 
 static mango_status make(struct envd *e, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                          struct mango_sandbox_ref *ret)
 {
-    struct sandbox made;
-    struct search f;
+    struct sandbox made = {0};
+    struct search f = {.n = 0};
     bool maybe = false;
     mango_status s = control_create(e, call, spec, &made, &maybe);
     if (s < 0 && maybe && s != MANGO_ECANCELED) {
@@ -310,7 +310,7 @@ mango_status envd_create(void *ctx, const struct mango_call *call, const struct 
                          struct mango_sandbox_ref *ret)
 {
     struct envd *e = ctx;
-    struct search f;
+    struct search f = {.n = 0};
     mango_status s = check_spec(e, call, spec);
     if (s == MANGO_OK)
         s = find(e, call, spec->label, &f);

@@ -271,9 +271,8 @@ mango_status data_download(struct box *b, const struct mango_call *call, const c
     for (unsigned tries = 1; d.got < n && !d.stopped; tries++) {
         char range[64];
         struct remote_res res;
-        uint64_t before = d.got;
-        snprintf(range, sizeof(range), "bytes=%llu-%llu", (unsigned long long)(offset + d.got),
-                 (unsigned long long)(offset + n - 1));
+        uint64_t before = d.got, first = offset + d.got, last = offset + n - 1;
+        snprintf(range, sizeof(range), "bytes=%llu-%llu", (unsigned long long)first, (unsigned long long)last);
         const struct data_req req = {.method = "GET",
                                      .path = url.ptr,
                                      .what = "give a file",

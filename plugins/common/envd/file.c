@@ -56,8 +56,8 @@ static mango_status enter(struct envd *e, const struct mango_call *call, struct 
     if (f->path.len > 0 && memchr(f->path.ptr, '\0', f->path.len))
         return fail_path(e->host, call, EINVAL, f->path);
     mango_status s = box_enter(e, call, id, &f->b);
-    if (s < 0)
-        return s;
+    if (s < 0 || !f->b)
+        return s < 0 ? s : MANGO_EINTERNAL;
     rbox_new_id(f->id);
     s = box_touch(f->b, call);
     if (s < 0)

@@ -141,8 +141,8 @@ mango_status envd_provision(struct box *b, const struct mango_call *call)
         struct rbox_args a = {0};
         struct start st = {.what = "start our program in the sandbox"};
         struct stream t = {.b = b, .call = call, .s = &st, .c = {.message = on_message}};
-        struct data_req req;
-        struct remote_res res;
+        struct data_req req = {0};
+        struct remote_res res = {0};
         t.c.ctx = &t;
         rbox_argz(&a, "-c");
         rbox_argz(&a, "chmod 755 \"$1\" && mv -f \"$1\" \"$2\" && exec \"$2\" hello \"$3\"");
@@ -230,8 +230,8 @@ mango_status envd_start(struct box *b, const struct mango_call *call, struct sta
         return envd_no_memory(b->e, call);
     for (unsigned n = 1;; n++) {
         struct rbox_args a = {0};
-        struct data_req req;
-        struct remote_res res;
+        struct data_req req = {0};
+        struct remote_res res = {0};
         struct stream t = {.b = b, .call = call, .s = s, .c = {.message = on_message}};
         uint64_t before = s->f.bytes;
         t.c.ctx = &t;
