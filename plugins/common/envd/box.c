@@ -199,11 +199,11 @@ static mango_status bind(struct envd *e, const struct mango_call *call, const st
 static mango_status bind_found(struct envd *e, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                                const struct sandbox *was, struct mango_sandbox_ref *ret)
 {
-    struct box *b;
-    uint64_t seconds;
+    struct box *b = NULL;
+    uint64_t seconds = 0;
     mango_status s = bind(e, call, spec, was, &b, &seconds);
-    if (s < 0)
-        return s;
+    if (s < 0 || !b)
+        return s < 0 ? s : MANGO_EINTERNAL;
     s = give_ref(e, b, seconds, true, ret);
     enlist(e, b);
     return s;
