@@ -4,6 +4,8 @@
 
 #include "daytona/daytona.h"
 
+#define WORKDIR_RULE "the workspace is an absolute path of letters, digits and /._-"
+
 /* Making, finding, stopping and ending. */
 
 static void name_of(struct mango_sv label, char out[NAME_LEN + 1])
@@ -13,12 +15,26 @@ static void name_of(struct mango_sv label, char out[NAME_LEN + 1])
 
 /* ---- attach ---- */
 
+/* It stands in command lines of a shell. */
+static bool workdir_ok(struct mango_sv dir)
+{
+    for (uint64_t i = 0; i < dir.len; i++) {
+        char c = dir.ptr[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("/._-", c);
+        if (!ok || c == '\0')
+            return false;
+    }
+    return dir.len == 0 || (dir.ptr[0] == '/' && dir.len > 1 && dir.len < 400);
+}
+
 static mango_status bind(struct daytona *d, const struct mango_call *call, const char *id,
                          const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
 {
     const struct mango_host *h = d->remote.host;
     struct seen seen;
     char root[512];
+    if (!workdir_ok(spec->workdir))
+        return fail(h, call, MANGO_EINVALID, WORKDIR_RULE);
     mango_status s = sandbox_get(d, call, id, &seen);
     if (s == MANGO_OK && (!seen.ours || !sv_is(spec->label, seen.label)))
         return fail(h, call, MANGO_EDENIED, "the sandbox belongs to another session, or was not made by Mango");
@@ -63,17 +79,6 @@ mango_status daytona_detach(void *ctx, const struct mango_call *call, struct man
 
 /* ---- create ---- */
 
-static bool workdir_ok(struct mango_sv dir)
-{
-    for (uint64_t i = 0; i < dir.len; i++) {
-        char c = dir.ptr[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("/._-", c);
-        if (!ok || c == '\0')
-            return false;
-    }
-    return dir.len == 0 || (dir.ptr[0] == '/' && dir.len > 1 && dir.len < 400);
-}
-
 static mango_status check_spec(struct daytona *d, const struct mango_call *call, const struct mango_sandbox_spec *spec)
 {
     const struct mango_host *h = d->remote.host;
@@ -84,7 +89,7 @@ static mango_status check_spec(struct daytona *d, const struct mango_call *call,
     if (spec->pids)
         return fail(h, call, MANGO_EUNSUPPORTED, "Daytona limits no processes");
     if (!workdir_ok(spec->workdir))
-        return fail(h, call, MANGO_EINVALID, "the workspace is an absolute path of letters, digits and /._-");
+        return fail(h, call, MANGO_EINVALID, WORKDIR_RULE);
     return MANGO_OK;
 }
 

@@ -4,6 +4,8 @@
 
 #include "opensandbox/opensandbox.h"
 
+#define WORKDIR_RULE "the workspace is an absolute path of letters, digits and /._-"
+
 /* Making, finding and ending. */
 
 /* ---- which of them ---- */
@@ -78,13 +80,26 @@ static mango_status refresh(struct osb *o, const struct mango_call *call, struct
     return sandbox_renew(o, call, seen->id, o->timeout_s, &seen->expires_us);
 }
 
+/* It stands in command lines of a shell. */
+static bool workdir_ok(struct mango_sv dir)
+{
+    for (uint64_t i = 0; i < dir.len; i++) {
+        char c = dir.ptr[i];
+        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("/._-", c);
+        if (!ok || c == '\0')
+            return false;
+    }
+    return dir.len == 0 || (dir.ptr[0] == '/' && dir.len > 1 && dir.len < 400);
+}
+
 static mango_status bind(struct osb *o, const struct mango_call *call, const char *id,
                          const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
 {
     struct seen seen;
     char root[512];
     struct endpoint execd = {0};
-    mango_status s = check_label(o, call, id, spec->label, &seen);
+    mango_status s = workdir_ok(spec->workdir) ? check_label(o, call, id, spec->label, &seen)
+                                               : fail(o->remote.host, call, MANGO_EINVALID, WORKDIR_RULE);
     if (s == MANGO_OK)
         s = sandbox_run(o, call, id, &seen);
     if (s == MANGO_OK)
@@ -129,17 +144,6 @@ mango_status osb_detach(void *ctx, const struct mango_call *call, struct mango_s
 
 /* ---- create ---- */
 
-static bool workdir_ok(struct mango_sv dir)
-{
-    for (uint64_t i = 0; i < dir.len; i++) {
-        char c = dir.ptr[i];
-        bool ok = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("/._-", c);
-        if (!ok || c == '\0')
-            return false;
-    }
-    return dir.len == 0 || (dir.ptr[0] == '/' && dir.len > 1 && dir.len < 400);
-}
-
 static mango_status check_spec(struct osb *o, const struct mango_call *call, const struct mango_sandbox_spec *spec)
 {
     const struct mango_host *h = o->remote.host;
@@ -152,7 +156,7 @@ static mango_status check_spec(struct osb *o, const struct mango_call *call, con
             h, call, MANGO_EUNSUPPORTED,
             "OpenSandbox limits processes and disk for the whole service ([docker] pids_limit), not for a sandbox");
     if (!workdir_ok(spec->workdir))
-        return fail(h, call, MANGO_EINVALID, "the workspace is an absolute path of letters, digits and /._-");
+        return fail(h, call, MANGO_EINVALID, WORKDIR_RULE);
     return MANGO_OK;
 }
 
