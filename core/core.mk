@@ -251,6 +251,7 @@ libcore_la_SOURCES = \
 	core/object/keeper.h \
 	core/object/object.c \
 	core/object/object.h \
+	core/object/s3.c \
 	core/object/zip.c \
 	core/object/zip.h \
 	core/plugin/conn.c \

@@ -195,6 +195,7 @@ e2e_tests = \
 	tests/e2e/test_memory.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
+	tests/e2e/test_objects.py \
 	tests/e2e/test_outcomes.py \
 	tests/e2e/test_plugin_services.py \
 	tests/e2e/test_plugins_loaded.py \
@@ -337,6 +338,7 @@ EXTRA_DIST += \
 	tests/e2e/test_memory.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
+	tests/e2e/test_objects.py \
 	tests/e2e/test_outcomes.py \
 	tests/e2e/test_plugin_services.py \
 	tests/e2e/test_plugins_loaded.py \

@@ -101,6 +101,92 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .fallback = "",
             .help = "Folder of uploaded files; state_dir/objects when unset. Replicas need a shared one",
         },
+    [MG_OPT_S3_BUCKET] =
+        {
+            .name = "s3_bucket",
+            .env = "MANGO_S3_BUCKET",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Bucket of an S3-compatible store for uploaded files; unset: a folder",
+        },
+    [MG_OPT_S3_ENDPOINT] =
+        {
+            .name = "s3_endpoint",
+            .env = "MANGO_S3_ENDPOINT",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "URL of the S3-compatible store; unset: that of AWS in s3_region",
+        },
+    [MG_OPT_S3_REGION] =
+        {
+            .name = "s3_region",
+            .env = "MANGO_S3_REGION",
+            .type = MG_CONF_STRING,
+            .fallback = "us-east-1",
+            .help = "Region that requests to the store are signed for",
+        },
+    [MG_OPT_S3_PREFIX] =
+        {
+            .name = "s3_prefix",
+            .env = "MANGO_S3_PREFIX",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "Put before the names of all objects, such as mango/",
+        },
+    [MG_OPT_S3_ACCESS_KEY] =
+        {
+            .name = "s3_access_key",
+            .env = "MANGO_S3_ACCESS_KEY",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .secret = true,
+            .help = "Access key of the store",
+        },
+    [MG_OPT_S3_SECRET_KEY] =
+        {
+            .name = "s3_secret_key",
+            .env = "MANGO_S3_SECRET_KEY",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .secret = true,
+            .help = "Secret key of the store",
+        },
+    [MG_OPT_S3_PATH_STYLE] =
+        {
+            .name = "s3_path_style",
+            .env = "MANGO_S3_PATH_STYLE",
+            .type = MG_CONF_BOOL,
+            .fallback = "true",
+            .help = "Name the bucket in the path, not in the host",
+        },
+    [MG_OPT_S3_CA_FILE] =
+        {
+            .name = "s3_ca_file",
+            .env = "MANGO_S3_CA_FILE",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "PEM file of the authorities of the store",
+        },
+    [MG_OPT_UPLOAD_LEASE] =
+        {
+            .name = "upload_lease",
+            .env = "MANGO_UPLOAD_LEASE",
+            .type = MG_CONF_DURATION,
+            .fallback = "60s",
+            .min = 1 * SECOND,
+            .max = 10 * MINUTE,
+            .help = "Lease of an upload, renewed every third of it; what a crash left is removed that much later",
+        },
+    [MG_OPT_UPLOAD_LATE] =
+        {
+            .name = "upload_late",
+            .env = "MANGO_UPLOAD_LATE",
+            .type = MG_CONF_DURATION,
+            .fallback = "15m",
+            .min = 1 * SECOND,
+            .max = 24 * HOUR,
+            .help = "Time after which a write of a dead server can no longer arrive in the store",
+        },
     [MG_OPT_DATABASE_URL] =
         {
             .name = "database_url",

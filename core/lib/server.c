@@ -417,16 +417,33 @@ static mg_rc open_prices(struct mg_server *s, struct mg_err *err)
 /* A folder that cannot be used costs the files, not the server; one that an operator named must be usable. */
 static mg_rc open_objects(struct mg_server *s, struct mg_err *err)
 {
-    const char *dir = mg_conf_strn(s->conf, MG_OPT_OBJECTS_DIR);
+    const struct mg_conf *c = s->conf;
+    const char *dir = mg_conf_strn(c, MG_OPT_OBJECTS_DIR);
+    const struct mg_s3_opts s3 = {
+        .endpoint = mg_conf_str(c, MG_OPT_S3_ENDPOINT),
+        .region = mg_conf_str(c, MG_OPT_S3_REGION),
+        .bucket = mg_conf_str(c, MG_OPT_S3_BUCKET),
+        .prefix = mg_conf_str(c, MG_OPT_S3_PREFIX),
+        .access_key = mg_conf_str(c, MG_OPT_S3_ACCESS_KEY),
+        .secret_key = mg_conf_str(c, MG_OPT_S3_SECRET_KEY),
+        .ca_file = mg_conf_strn(c, MG_OPT_S3_CA_FILE),
+        .path_style = mg_conf_bool(c, MG_OPT_S3_PATH_STYLE),
+    };
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(4096);
     if (dir)
         (void)mg_buf_str(&path, dir);
     else if (mkdir(mg_conf_str(s->conf, MG_OPT_STATE_DIR), 0700) == 0 || errno == EEXIST)
         (void)mg_buf_printf(&path, "%s/objects",
                             s->have_state ? s->state.path : mg_conf_str(s->conf, MG_OPT_STATE_DIR));
-    const struct mg_objects_opts o = {.dir = mg_buf_view(&path).ptr, .conninfo = s->conninfo};
+    const struct mg_objects_opts o = {
+        .dir = mg_buf_view(&path).ptr,
+        .s3 = s3.bucket[0] ? &s3 : NULL,
+        .conninfo = s->conninfo,
+        .lease_ms = (unsigned)mg_conf_ms(c, MG_OPT_UPLOAD_LEASE),
+        .late_ms = (unsigned)mg_conf_ms(c, MG_OPT_UPLOAD_LATE),
+    };
     mg_rc rc = mg_objects_open(&o, &s->objects, err);
-    if (rc == MG_OK || dir)
+    if (rc == MG_OK || dir || o.s3)
         return rc;
     mg_log(MG_WARN, "there is no object store: files cannot be uploaded", MG_F_STR("error", err->text));
     *err = (struct mg_err){0};

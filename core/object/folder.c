@@ -127,19 +127,23 @@ static mg_rc folder_seal(struct mg_object_put *put, struct mg_err *err)
     mg_rc rc = open_place(p->folder, p->key, &dir, err);
     if (rc < 0)
         return rc;
-    if (renameat(p->folder->fd, temporary(p->key).s, dir, p->key + FAN_OUT) < 0 || fsync(dir) < 0)
+    int moved = renameat(p->folder->fd, temporary(p->key).s, dir, p->key + FAN_OUT);
+    if (moved < 0 && errno == ENOENT) /* the lease was over, and another node took it away */
+        return mg_err_set(err, MG_EUNAVAIL, "the upload took too long to be finished; send it again");
+    if (moved < 0 || fsync(dir) < 0)
         return failed(err, "cannot be written");
     p->sealed = true;
     return MG_OK;
 }
 
-static void folder_end(struct mg_object_put *put)
+static bool folder_end(struct mg_object_put *put)
 {
     struct folder_put *p = (struct folder_put *)put;
     (void)close(p->fd);
     if (!p->sealed)
         (void)unlinkat(p->folder->fd, temporary(p->key).s, 0);
     free(p);
+    return true;
 }
 
 /* ---- reading ---- */
@@ -202,8 +206,9 @@ static mg_rc folder_read_at(struct mg_object_backend *b, const char *key, int64_
     return MG_OK;
 }
 
-static mg_rc folder_remove(struct mg_object_backend *b, const char *key, struct mg_err *err)
+static mg_rc folder_remove(struct mg_object_backend *b, const char *key, bool partial, struct mg_err *err)
 {
+    (void)partial;
     struct folder *f = (struct folder *)b;
     if (unlinkat(f->fd, temporary(key).s, 0) < 0 && errno != ENOENT)
         return failed(err, "cannot be written");

@@ -60,7 +60,7 @@ static void remove_one(struct mg_objects *o, struct mg_pg *pg, struct mg_arena *
 {
     struct mg_err err = {0};
     mg_hook("object.before_remove");
-    mg_rc rc = o->backend->ops->remove(o->backend, mg_arena_strdup(a, g->key), &err);
+    mg_rc rc = o->backend->ops->remove(o->backend, mg_arena_strdup(a, g->key), g->partial, &err);
     mg_hook("object.after_remove");
     if (rc >= 0 && g->last)
         rc = mg_object_forget(a, pg, g->key, g->revision, &err);

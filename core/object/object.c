@@ -21,7 +21,7 @@ mg_rc mg_objects_open(const struct mg_objects_opts *opts, struct mg_objects **re
 {
     struct mg_object_backend *backend = NULL;
     pthread_condattr_t attr;
-    mg_rc rc = mg_object_folder_open(opts->dir, &backend, err);
+    mg_rc rc = opts->s3 ? mg_object_s3_open(opts->s3, &backend, err) : mg_object_folder_open(opts->dir, &backend, err);
     if (rc < 0)
         return rc;
     struct mg_objects *o = mg_xcalloc(1, sizeof(*o));
@@ -167,7 +167,7 @@ static void drop(struct mg_upload *u, struct mg_pg *pg)
     struct mg_err err = {0};
     mg_rc rc = mg_object_give_up(a, pg, &u->key, &revision, &err);
     if (rc >= 0 && revision)
-        rc = o->backend->ops->remove(o->backend, u->key.s, &err);
+        rc = o->backend->ops->remove(o->backend, u->key.s, true, &err);
     if (rc >= 0 && revision)
         rc = mg_object_forget(a, pg, mg_object_key_sv(&u->key), revision, &err);
     if (rc < 0)
@@ -177,16 +177,17 @@ static void drop(struct mg_upload *u, struct mg_pg *pg)
 void mg_upload_end(struct mg_upload *u, struct mg_pg *pg, mg_rc committed, const struct mg_err *err)
 {
     struct mg_objects *o = u->objects;
-    if (u->put)
-        o->backend->ops->end(u->put);
+    bool settled = !u->put || o->backend->ops->end(u->put);
     if (u->hash)
         mg_sha256_final_hex(mg_steal(&u->hash), u->sha256);
     pthread_mutex_lock(&o->lock);
     mg_list_del(&u->link);
     pthread_mutex_unlock(&o->lock);
     bool unknown = err && strcmp(err->code, "commit_unknown") == 0;
-    if (committed < 0 && !unknown)
+    if (committed < 0 && !unknown && settled)
         drop(u, pg);
+    else if (committed < 0 && !unknown)
+        (void)mg_object_abandon(pg, &u->key, NULL); /* where that fails, the lease ends by itself */
     free(u);
 }
 

@@ -23,10 +23,19 @@ enum {
 struct mg_objects;
 struct mg_upload;
 
+/* An S3-compatible store; strings are never NULL. */
+struct mg_s3_opts {
+    const char *endpoint; /* "": the vendor's, of the region */
+    const char *region, *bucket, *prefix, *access_key, *secret_key;
+    const char *ca_file; /* NULL: the system's */
+    bool path_style;
+};
+
 struct mg_objects_opts {
-    const char *dir;            /* the folder; made when missing */
-    const char *conninfo;       /* of the keeper; copied */
-    unsigned lease_ms, late_ms; /* 0: the defaults above */
+    const struct mg_s3_opts *s3; /* NULL: the folder */
+    const char *dir;             /* the folder; made when missing */
+    const char *conninfo;        /* of the keeper; copied */
+    unsigned lease_ms, late_ms;  /* 0: the defaults above */
 };
 
 mg_rc mg_objects_open(const struct mg_objects_opts *o, struct mg_objects **ret, struct mg_err *err) MG_MUSTCHECK;

@@ -73,6 +73,17 @@ mg_rc mg_object_give_up(struct mg_arena *a, struct mg_pg *pg, const struct mg_ob
     return rc;
 }
 
+static const struct mg_stmt SQL_ABANDON = {
+    "object_abandon",
+    "UPDATE objects SET lease_until = clock_timestamp() WHERE key = $1 AND state = 'uploading'",
+};
+
+mg_rc mg_object_abandon(struct mg_pg *pg, const struct mg_object_key *key, struct mg_err *err)
+{
+    const struct mg_sv p[] = {mg_object_key_sv(key)};
+    return mg_pg_exec(pg, &SQL_ABANDON, p, 1, NULL, err);
+}
+
 static const struct mg_stmt SQL_RELEASE = {
     "object_release",
     "UPDATE objects SET state = 'deleting', revision = nextval('object_revisions'), last_checked_at = NULL"
@@ -118,7 +129,7 @@ static const struct mg_stmt SQL_GUARDS = {
     " OR last_checked_at < clock_timestamp() - $2::bigint * interval '1 millisecond')"
     " ORDER BY last_checked_at NULLS FIRST, key LIMIT $1::int FOR UPDATE SKIP LOCKED)"
     " RETURNING key, revision, writer_finished"
-    " OR lease_until < clock_timestamp() - $3::bigint * interval '1 millisecond'",
+    " OR lease_until < clock_timestamp() - $3::bigint * interval '1 millisecond', sha256 IS NULL",
 };
 
 mg_rc mg_objects_guards(struct mg_pg *pg, struct mg_arena *a, int limit, int64_t pause_ms, int64_t late_ms,
@@ -136,6 +147,7 @@ mg_rc mg_objects_guards(struct mg_pg *pg, struct mg_arena *a, int limit, int64_t
             .key = mg_arena_sv(a, mg_res_sv(r, i, 0)),
             .revision = mg_res_int(r, i, 1),
             .last = mg_res_bool(r, i, 2),
+            .partial = mg_res_bool(r, i, 3),
         };
     *ret = g;
     *ret_n = n;

@@ -29,6 +29,8 @@ mg_rc mg_object_complete(struct mg_arena *a, struct mg_txn *t, const struct mg_o
 /* The writer has ended without success: a guard that needs to outlive nothing. *ret_revision: what mg_object_forget names; 0: there is no row. */
 mg_rc mg_object_give_up(struct mg_arena *a, struct mg_pg *pg, const struct mg_object_key *key, int64_t *ret_revision,
                         struct mg_err *err) MG_MUSTCHECK;
+/* The writer has ended, but a write of its may still be carried out: the lease ends now, and its guard stays for as long as that may take. */
+mg_rc mg_object_abandon(struct mg_pg *pg, const struct mg_object_key *key, struct mg_err *err);
 /* Queues ready -> deleting; what referred to it is deleted in the same transaction. */
 mg_rc mg_object_release(struct mg_txn *t, struct mg_sv key, struct mg_err *err) MG_MUSTCHECK;
 /* The bytes are gone and no write can follow. A guard that was set anew since stays. */
@@ -43,6 +45,7 @@ mg_rc mg_objects_expire(struct mg_pg *pg, struct mg_arena *a, int limit, int *re
 struct mg_object_guard {
     struct mg_sv key;
     int64_t revision;
+    bool partial; /* it was never whole */
     bool
         last; /* its writer has ended, or has been silent for longer than any write takes: with the bytes gone the row may go */
 };
