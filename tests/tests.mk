@@ -237,6 +237,8 @@ e2e_tests = \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/remote/test_opensandbox_service.py \
 	tests/sdk/run.py \
+	tests/sdk/run.py \
+	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
 	tests/sdk/run_srt.py \
@@ -417,6 +419,7 @@ EXTRA_DIST += \
 	tests/sdk/checks.mjs \
 	tests/sdk/examples/examples.mjs \
 	tests/sdk/examples/package.json \
+	tests/sdk/files.mjs \
 	tests/sdk/go/go.mod \
 	tests/sdk/go/go.sum \
 	tests/sdk/go/main.go \
@@ -428,6 +431,8 @@ EXTRA_DIST += \
 	tests/sdk/python_sdk.py \
 	tests/sdk/resources.mjs \
 	tests/sdk/resources.py \
+	tests/sdk/run.py \
+	tests/sdk/run.py \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \

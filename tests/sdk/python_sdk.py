@@ -127,5 +127,38 @@ def deleting_ends_an_open_stream():
         assert [e.type for e in stream][-1] == "session.deleted"
 
 
+@check
+def files_upload_list_download_delete():
+    data = b"mango " * 50000
+    made = [beta.files.upload(file=(f"é {i}.txt", data, "text/plain")) for i in range(3)]
+    assert made[0].filename == "é 0.txt" and made[0].size_bytes == len(data) and made[0].mime_type == "text/plain"
+    assert beta.files.retrieve_metadata(made[0].id).id == made[0].id
+    assert beta.files.download(made[0].id).read() == data
+    ids = [f.id for f in made]
+    assert [f.id for f in beta.files.list(limit=2) if f.id in ids] == ids[::-1]
+    for i in ids:
+        assert beta.files.delete(i).id == i
+
+
+@check
+def skills_create_versions_download_delete():
+    def bundle(words):
+        head = f"---\nname: greeting\ndescription: {words}\n---\nSay hello.\n".encode()
+        return [("greeting/SKILL.md", head), ("greeting/data/x.txt", b"data")]
+
+    skill = beta.skills.create(files=bundle("One."))
+    second = beta.skills.versions.create(skill.id, files=bundle("Two."))
+    versions = list(beta.skills.versions.list(skill.id, limit=1))
+    assert [v.id for v in versions][0] == second.id and len(versions) == 2
+    first = beta.skills.versions.retrieve(versions[1].id, skill_id=skill.id)
+    assert first.name == "greeting" and first.description == "One."
+    assert skill.id in [s.id for s in beta.skills.list(limit=1)]
+    if hasattr(beta.skills.versions, "download"):
+        assert beta.skills.versions.download(first.id, skill_id=skill.id).read()[:4] == b"PK\x03\x04"
+    for v in (first, second):
+        beta.skills.versions.delete(v.id, skill_id=skill.id)
+    assert beta.skills.delete(skill.id).id == skill.id
+
+
 print(f"{counts['passed']} passed, {counts['failed']} failed")
 sys.exit(1 if counts["failed"] else 0)

@@ -84,7 +84,7 @@ def open_text(path):
 def prepare():
     """Copies of the scripts stand beside the packages, since node looks for them in the script's own folders."""
     os.makedirs(os.path.join(WORK, "go"), exist_ok=True)
-    for name in ("package.json", "checks.mjs", "typescript.mjs", "resources.mjs", "threads.mjs", "ws_resume.mjs", "python_sdk.py", "resources.py", "ws_resume.py"):
+    for name in ("package.json", "checks.mjs", "typescript.mjs", "resources.mjs", "files.mjs", "threads.mjs", "ws_resume.mjs", "python_sdk.py", "resources.py", "ws_resume.py"):
         shutil.copy(os.path.join(HERE, name), WORK)
     for name in ("go.mod", "go.sum", "main.go", "resources.go"):
         shutil.copy(os.path.join(HERE, "go", name), os.path.join(WORK, "go"))
@@ -96,6 +96,7 @@ def clients():
     if install_npm("npm", open_text(os.path.join(HERE, "package.json"))):
         out += [(alias, ["node", "typescript.mjs", alias], WORK) for alias in TYPESCRIPT]
         out += [(f"{alias} resources", ["node", "resources.mjs", alias], WORK) for alias in TYPESCRIPT]
+        out += [(f"{alias}, files", ["node", "files.mjs", alias], WORK) for alias in TYPESCRIPT]
         out += [("ws from npm", ["node", "ws_resume.mjs"], WORK)]
         out += [("threads", ["node", "threads.mjs", TYPESCRIPT[0]], WORK)]
     else:
