@@ -237,8 +237,6 @@ e2e_tests = \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/remote/test_opensandbox_service.py \
 	tests/sdk/run.py \
-	tests/sdk/run.py \
-	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
 	tests/sdk/run_srt.py \
@@ -431,8 +429,6 @@ EXTRA_DIST += \
 	tests/sdk/python_sdk.py \
 	tests/sdk/resources.mjs \
 	tests/sdk/resources.py \
-	tests/sdk/run.py \
-	tests/sdk/run.py \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
