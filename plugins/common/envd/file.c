@@ -56,8 +56,8 @@ static mango_status enter(struct envd *e, const struct mango_call *call, struct 
     if (f->path.len > 0 && memchr(f->path.ptr, '\0', f->path.len))
         return fail_path(e->host, call, EINVAL, f->path);
     mango_status s = box_enter(e, call, id, &f->b);
-    if (s < 0 || !f->b)
-        return s < 0 ? s : MANGO_EINTERNAL;
+    if (s < 0)
+        return s;
     rbox_new_id(f->id);
     s = box_touch(f->b, call);
     if (s < 0)
@@ -105,7 +105,7 @@ mango_status envd_read(void *ctx, const struct mango_call *call, struct mango_sv
     if (req->offset > INT64_MAX || req->max > INT64_MAX)
         return fail(e->host, call, MANGO_EINVALID, "offset and max must be below 2^63");
     mango_status s = enter(e, call, id, &f);
-    if (s < 0)
+    if (s < 0 || !f.b)
         return s;
     s = envd_start(f.b, call, &st);
     if (s == MANGO_OK && !st.f.stopped)
@@ -127,7 +127,7 @@ mango_status envd_write(void *ctx, const struct mango_call *call, struct mango_s
     struct start st = {.args = put_args, .ctx = &f, .what = "write a file"};
     text_auto struct text path = {0};
     mango_status s = enter(e, call, id, &f);
-    if (s < 0)
+    if (s < 0 || !f.b)
         return s;
     own_path(&f, ".in", &path);
     s = path.bad ? envd_no_memory(e, call)
@@ -149,7 +149,7 @@ mango_status envd_stat(void *ctx, const struct mango_call *call, struct mango_sv
     struct file f = {.path = path, .flags = flags};
     struct start st = {.args = stat_args, .ctx = &f, .what = "look at a file"};
     mango_status s = enter(e, call, id, &f);
-    if (s < 0)
+    if (s < 0 || !f.b)
         return s;
     s = envd_start(f.b, call, &st);
     if (s == MANGO_OK)
