@@ -11,7 +11,7 @@ enum { KEY_BYTES = 20 };
 static struct mg_object_key new_key(void)
 {
     uint8_t random[KEY_BYTES];
-    struct mg_object_key k;
+    struct mg_object_key k = {""};
     mg_rng_bytes(random, sizeof(random));
     mg_hex(random, sizeof(random), k.s);
     return k;
