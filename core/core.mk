@@ -296,6 +296,7 @@ libcore_la_SOURCES = \
 	core/run/gate.c \
 	core/run/gate.h \
 	core/run/grader.c \
+	core/run/keep.c \
 	core/run/mcp-auth.c \
 	core/run/mcp-call.c \
 	core/run/mcp-link.c \
@@ -359,6 +360,8 @@ libcore_la_SOURCES = \
 	core/sandbox/helper.c \
 	core/sandbox/helper.h \
 	core/sandbox/internal.h \
+	core/sandbox/keep.c \
+	core/sandbox/keep.h \
 	core/sandbox/manager.c \
 	core/sandbox/manager.h \
 	core/sandbox/marker.c \

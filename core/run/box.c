@@ -28,7 +28,7 @@ static void box_free(struct mg_box *b)
     free(b);
 }
 
-static void box_unref(struct mg_box *b)
+void mg_box_unref(struct mg_box *b)
 {
     pthread_mutex_lock(&b->engine->lock);
     bool last = --b->refs == 0;
@@ -62,7 +62,7 @@ void mg_box_unlock(struct mg_box *b)
     pthread_mutex_lock(&b->engine->lock);
     b->used_ns = mg_now_ns();
     pthread_mutex_unlock(&b->engine->lock);
-    box_unref(b);
+    mg_box_unref(b);
 }
 
 struct mg_tools *mg_box_tools(struct mg_box *b)
@@ -73,6 +73,17 @@ struct mg_tools *mg_box_tools(struct mg_box *b)
 struct mg_sandbox *mg_box_sandbox(struct mg_box *b)
 {
     return b->sandbox;
+}
+
+struct mg_sv mg_box_session(const struct mg_box *b)
+{
+    return mg_id_sv(&b->session);
+}
+
+struct mg_box *mg_box_ref_locked(struct mg_box *b)
+{
+    b->refs++;
+    return b;
 }
 
 bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread)
@@ -125,7 +136,7 @@ static mg_rc gate(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *ses
     mg_rc rc = mg_sandbox_gate(b->sandbox, err);
     if (rc >= 0 && stale)
         rc = freshen(b, pg, err);
-    box_unref(b);
+    mg_box_unref(b);
     return rc;
 }
 
@@ -162,7 +173,7 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
     struct mg_box *old = mg_map_put(e->boxes, key_of(session, thread), b);
     pthread_mutex_unlock(&e->lock);
     if (old)
-        box_unref(old);
+        mg_box_unref(old);
     return MG_OK;
 }
 
@@ -216,7 +227,7 @@ static void scan_drop(struct mg_engine *e, struct scan *s)
             struct mg_box *b = mg_map_del(e->boxes, mg_id_sv(&s->found[i]));
             pthread_mutex_unlock(&e->lock);
             if (b)
-                box_unref(b);
+                mg_box_unref(b);
         }
     } while (s->n == SCAN_BATCH);
 }

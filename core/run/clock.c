@@ -142,6 +142,7 @@ static void *clock_main(void *arg)
             mg_hub_tick(c->engine->hub);
             mg_runs_overdue(c->engine);
             mg_work_tick(c->engine);
+            mg_boxes_keep(c->engine);
             mg_box_drop_idle(c->engine, (uint64_t)MG_SHELL_IDLE_S * 1000000000);
             mg_mcp_links_drop_idle(c->engine->mcp, (uint64_t)MG_MCP_IDLE_S * 1000000000);
             housekeeping = now + 1000000000;

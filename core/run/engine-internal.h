@@ -82,7 +82,7 @@ struct mg_engine {
     struct mg_map *runs;  /* session id -> the first struct mg_run of its siblings; guarded by lock */
     size_t n_runs;        /* of all sessions; guarded by lock */
     struct mg_map *boxes; /* thread id, or session id for the primary one -> struct mg_box; guarded by lock */
-    struct mg_pool *steps, *tools, *sandbox, *mcp_threads;
+    struct mg_pool *steps, *tools, *sandbox, *mcp_threads, *keepers;
     struct mg_clock *clock;
     struct mg_pace *pace;
     struct mg_mcp_links *mcp;
@@ -178,6 +178,10 @@ struct mg_box *mg_box_lock(struct mg_engine *e, const struct mg_id *session, con
 void mg_box_unlock(struct mg_box *b);
 struct mg_tools *mg_box_tools(struct mg_box *b);
 struct mg_sandbox *mg_box_sandbox(struct mg_box *b);
+struct mg_sv mg_box_session(const struct mg_box *b);
+struct mg_box *mg_box_ref_locked(
+    struct mg_box *b); /* with engine.lock held: given back with mg_box_unref, without it */
+void mg_box_unref(struct mg_box *b);
 bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
 /* It is here, and its backend has answered just now: calls may start. */
 bool mg_box_ready(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
@@ -188,6 +192,9 @@ void mg_box_drop(struct mg_engine *e,
 void mg_box_drop_idle(struct mg_engine *e, uint64_t idle_ns); /* 0: all */
 /* What is mounted in the session's sandbox may have changed: the next call looks. Any thread. */
 void mg_box_stale(struct mg_engine *e, struct mg_sv session);
+
+/* ---- keep.c ---- */
+void mg_boxes_keep(struct mg_engine *e); /* once a second: moves the expiry timers of sandboxes whose turns run here */
 
 /* ---- clock.c: the node's lease, timers, takeover ---- */
 mg_rc mg_clock_start(struct mg_engine *e, struct mg_err *err) MG_MUSTCHECK;

@@ -11,7 +11,8 @@ enum {
     MG_STEP_THREADS_MIN = 4,    /* kept when idle */
     MG_STEP_QUEUE_MAX = 200000, /* waiting steps: a session has one at most */
     MG_SANDBOX_THREADS = 4,     /* creates and attaches at once; each holds a connection */
-    MG_STOP_GRACE_MS = 10000,   /* a stop waits this long for running tool calls before they are cancelled */
+    MG_KEEPER_THREADS = 4, /* timers of sandboxes that are moved at once: a slow service holds up no other for long */
+    MG_STOP_GRACE_MS = 10000, /* a stop waits this long for running tool calls before they are cancelled */
 };
 
 static void *pg_start(void *ctx)
@@ -53,6 +54,8 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
     /* Of their own: servers that users name must not take the threads of sandboxes. */
     e->mcp_threads = mg_pool_new(
         &(struct mg_pool_opts){.name = "mcp", .min = 0, .max = o->tool_threads, .queue_max = MG_STEP_QUEUE_MAX});
+    e->keepers = mg_pool_new(
+        &(struct mg_pool_opts){.name = "keeper", .min = 0, .max = MG_KEEPER_THREADS, .queue_max = MG_STEP_QUEUE_MAX});
     e->sandbox = mg_pool_new(&(struct mg_pool_opts){.name = "sandbox",
                                                     .min = 0,
                                                     .max = MG_SANDBOX_THREADS,
@@ -122,11 +125,13 @@ void mg_engine_stop(struct mg_engine *e)
     mg_clock_stop(e);
     wait_for_repairs(e);
     /* The pools give work to each other, and the model's threads to them: all are quiet before the first is freed. */
+    mg_pool_stop(e->keepers);
     mg_pool_stop(e->mcp_threads);
     mg_pool_stop(e->tools);
     mg_pool_stop(e->sandbox);
     mg_pool_stop(e->steps);
     wait_for_calls(e);
+    mg_pool_free(e->keepers);
     mg_pool_free(e->mcp_threads);
     mg_pool_free(e->tools);
     mg_pool_free(e->sandbox);

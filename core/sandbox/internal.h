@@ -52,6 +52,8 @@ struct mg_sandbox {
     struct mg_plugin *plugin;
     unsigned refs; /* guarded by entry->lock */
     char *external_id, *root, *identity;
+    uint64_t timer_s;          /* of its service: keep.c */
+    _Atomic uint64_t keep_ns;  /* when the timer is to be moved; UINT64_MAX: never */
     bool serial;               /* the backend takes one call at a time */
     pthread_mutex_t call_lock; /* held across a call when serial */
     _Atomic bool gone;         /* destroyed, or told so by the backend */

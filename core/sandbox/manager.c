@@ -11,6 +11,7 @@
 #include "crypto/hash.h"
 #include "sandbox/health.h"
 #include "sandbox/internal.h"
+#include "sandbox/keep.h"
 
 static uint64_t in_ms(uint64_t ms)
 {
@@ -231,6 +232,7 @@ static mg_rc call_backend(struct work *w, struct mg_plugin *p, struct mg_sv id, 
         return mg_err_wrap(err, rc, "%s", id.len ? "find the session's sandbox again" : "make the session's sandbox");
     }
     *ret = mg_sandbox_new(w->m, w->entry, p, &ref_id, &root, &identity);
+    mg_sandbox_keep_from(*ret, ref.expires_s);
     return MG_OK;
 }
 

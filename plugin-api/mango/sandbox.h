@@ -283,7 +283,9 @@ struct mango_sandbox_ops {
                                mango_source_fn *source, void *source_ctx);
     mango_status (*archive_out)(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,
                                 mango_sink_fn *sink, void *sink_ctx);
-    /* Moves the expiry timer to at least seconds from now. */
+    /* Moves the expiry timer to at least seconds from now. While a turn of the session runs, also between its calls, the
+     * host asks for it after a third of what create or attach said in expires_s (90 s where they said 0), with the whole
+     * of it; never for an idle session. */
     mango_status (*keep_alive)(void *ctx, const struct mango_call *call, struct mango_sv id, uint64_t seconds);
 };
 MANGO_AT(struct mango_sandbox_ops, create, 8);

@@ -2,7 +2,7 @@
 import unittest
 
 import envd_rig
-from harness import Mangod, main, wait_for
+from harness import FakeModel, Mangod, main, wait_for
 from test_sandboxes import run, text_of
 
 envd_rig.need_namespaces()
@@ -22,6 +22,24 @@ class Turn(unittest.TestCase):
             wait_for("the service has nothing left", lambda: peer.sandboxes() == [], timeout=40)
             log = m.process.log()
             self.assertNotIn(peer.key, log)
+
+    def test_case_60_a_running_turn_moves_the_timer_and_an_idle_session_does_not(self):
+        """Case 49 too: what keeps a sandbox is a turn, also between its calls, while the model thinks."""
+        bash = 'tool bash {"command":"echo done"}'
+        with envd_rig.Peer("e2b", envd_rig.scripts()) as peer, FakeModel() as model:
+            with Mangod(sandbox="e2b", model_url=model.url, env={**peer.env, "E2B_IDLE_TIMEOUT": "30s"}) as m:
+                ends = lambda: {s["sandboxID"]: s["endAt"] for s in peer.sandboxes()}
+                last = lambda session: (m.client.events(session["id"]) or [{"type": ""}])[-1]["type"]
+                idle, busy = m.client.new_session(), m.client.new_session()
+                m.client.say(idle["id"], f"#fake\n{bash}\n---\ntext end")
+                wait_for("the first turn ends", lambda: last(idle) == "session.status_idle", timeout=40)
+                (idle_box,) = ends()
+                m.client.say(busy["id"], f"#fake\n{bash}\n---\ndelay 60000\ntext end")
+                wait_for("the model thinks", lambda: last(busy) == "span.model_request_start" and len(ends()) == 2, timeout=40)
+                before = ends()
+                (busy_box,) = set(before) - {idle_box}
+                wait_for("its timer is moved", lambda: ends()[busy_box] > before[busy_box], timeout=25)
+                self.assertEqual(ends()[idle_box], before[idle_box])
 
     def test_through_e2b(self):
         self.whole("e2b")
