@@ -37,7 +37,7 @@ mg_rc mg_get_agents(struct mg_http_req *req, struct mg_http_res *res, struct mg_
     struct mg_list_query q;
     struct mg_list_page page;
     struct mg_agent_row *rows;
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_param_list(req, &AGENTS, MG_SV(""), &q, &scope, err);
     if (rc >= 0)
@@ -89,7 +89,7 @@ mg_rc mg_get_agent_versions(struct mg_http_req *req, struct mg_http_res *res, st
     struct mg_list_query q;
     struct mg_list_page page;
     struct mg_agent_row *rows;
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_param_list(req, &VERSIONS, req->param[0], &q, &scope, err);
     if (rc >= 0)

@@ -132,7 +132,7 @@ mg_rc mg_get_deployments(struct mg_http_req *req, struct mg_http_res *res, struc
     struct mg_deploy_filter f = {{NULL, 0}, {NULL, 0}};
     struct mg_deploy_row *rows;
     struct mg_page_edge last = {0};
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = param_filter(req, &f, err);
     if (rc >= 0)
@@ -254,7 +254,7 @@ mg_rc mg_get_deployment_runs(struct mg_http_req *req, struct mg_http_res *res, s
     struct mg_deploy_run_filter f = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
     struct mg_deploy_run_row *rows;
     struct mg_page_edge last = {0};
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = param_runs(req, &f, err);
     if (rc >= 0)

@@ -17,7 +17,7 @@ mg_rc mg_get_environments(struct mg_http_req *req, struct mg_http_res *res, stru
     struct mg_list_page page;
     struct mg_environment_row *rows;
     struct mg_page_edge last = {0};
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_param_list(req, &ENVIRONMENTS, MG_SV(""), &q, &scope, err);
     if (rc >= 0)

@@ -132,7 +132,7 @@ static mg_rc receive(struct intake *in, struct mg_err *err)
 mg_rc mg_post_files(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     struct intake in = {.req = req, .field = MG_BUF_INIT(FIELD_MAX)};
-    struct mg_file_row row;
+    struct mg_file_row row = {0};
     if (!mg_req_app(req)->objects)
         return no_store(err);
     mg_rc rc = receive(&in, err);
@@ -231,7 +231,7 @@ mg_rc mg_get_files(struct mg_http_req *req, struct mg_http_res *res, struct mg_e
 
 mg_rc mg_get_file(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_file_row row;
+    struct mg_file_row row = {0};
     mg_rc rc = mg_file_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err);
     if (rc < 0)
         return rc;
@@ -283,7 +283,7 @@ static void add_header(struct mg_http_res *res, struct mg_sv name, struct mg_sv 
 
 mg_rc mg_get_file_content(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_file_row row;
+    struct mg_file_row row = {0};
     struct mg_objects *objects = mg_req_app(req)->objects;
     mg_rc rc =
         objects ? mg_file_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err) : no_store(err);

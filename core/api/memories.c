@@ -108,7 +108,7 @@ mg_rc mg_get_memories(struct mg_http_req *req, struct mg_http_res *res, struct m
     struct mg_memory_store_row store = {.created_us = 0};
     struct mg_memory_item *items;
     struct mg_page_edge last = {0};
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_memory_store_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &store, err);
     if (rc < 0)
@@ -136,7 +136,7 @@ mg_rc mg_get_memories(struct mg_http_req *req, struct mg_http_res *res, struct m
 mg_rc mg_post_memories(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     const struct mg_json *body;
-    struct mg_memory_row row;
+    struct mg_memory_row row = {0};
     bool full = false;
     mg_rc rc = param_view(req, &full, err);
     if (rc >= 0)
@@ -149,7 +149,7 @@ mg_rc mg_post_memories(struct mg_http_req *req, struct mg_http_res *res, struct 
 mg_rc mg_get_memory(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     struct mg_memory_store_row store = {.created_us = 0};
-    struct mg_memory_row row;
+    struct mg_memory_row row = {0};
     bool full = true;
     mg_rc rc = param_view(req, &full, err);
     if (rc >= 0)
@@ -162,7 +162,7 @@ mg_rc mg_get_memory(struct mg_http_req *req, struct mg_http_res *res, struct mg_
 mg_rc mg_post_memory(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     const struct mg_json *body;
-    struct mg_memory_row row;
+    struct mg_memory_row row = {0};
     bool full = false;
     mg_rc rc = param_view(req, &full, err);
     if (rc >= 0)
@@ -255,7 +255,7 @@ mg_rc mg_get_memory_versions(struct mg_http_req *req, struct mg_http_res *res, s
     struct mg_memory_store_row store = {.created_us = 0};
     struct mg_memory_version_row *rows;
     struct mg_page_edge last = {0};
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_memory_store_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &store, err);
     if (rc < 0)
@@ -290,7 +290,7 @@ static mg_rc answer_version(struct mg_http_res *res, const struct mg_memory_vers
 mg_rc mg_get_memory_version(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     struct mg_memory_store_row store = {.created_us = 0};
-    struct mg_memory_version_row row;
+    struct mg_memory_version_row row = {0};
     bool full = true;
     mg_rc rc = param_view(req, &full, err);
     if (rc >= 0)
@@ -302,7 +302,7 @@ mg_rc mg_get_memory_version(struct mg_http_req *req, struct mg_http_res *res, st
 
 mg_rc mg_post_memory_version_redact(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_memory_version_row row;
+    struct mg_memory_version_row row = {0};
     mg_rc rc = mg_req_no_body(req, err);
     if (rc >= 0)
         rc = mg_memory_versions_redact(req->pg, req->arena, mg_req_who(req), req->param[0], req->param[1], &row, err);

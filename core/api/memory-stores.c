@@ -31,7 +31,7 @@ mg_rc mg_get_memory_stores(struct mg_http_req *req, struct mg_http_res *res, str
     struct mg_list_page page;
     struct mg_memory_store_row *rows;
     struct mg_page_edge last = {0};
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_param_list(req, &STORES, MG_SV(""), &q, &scope, err);
     if (rc >= 0)
@@ -55,7 +55,7 @@ mg_rc mg_get_memory_stores(struct mg_http_req *req, struct mg_http_res *res, str
 mg_rc mg_post_memory_stores(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     const struct mg_json *body;
-    struct mg_memory_store_row row;
+    struct mg_memory_store_row row = {0};
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
         rc = mg_memory_stores_create(req->pg, req->arena, mg_req_who(req), body, &row, err);
@@ -64,7 +64,7 @@ mg_rc mg_post_memory_stores(struct mg_http_req *req, struct mg_http_res *res, st
 
 mg_rc mg_get_memory_store(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_memory_store_row row;
+    struct mg_memory_store_row row = {0};
     mg_rc rc = mg_memory_store_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err);
     return rc < 0 ? rc : answer(res, &row);
 }
@@ -72,7 +72,7 @@ mg_rc mg_get_memory_store(struct mg_http_req *req, struct mg_http_res *res, stru
 mg_rc mg_post_memory_store(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     const struct mg_json *body;
-    struct mg_memory_store_row row;
+    struct mg_memory_store_row row = {0};
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
         rc = mg_memory_stores_update(req->pg, req->arena, mg_req_who(req), req->param[0], body, &row, err);
@@ -89,7 +89,7 @@ mg_rc mg_delete_memory_store(struct mg_http_req *req, struct mg_http_res *res, s
 
 mg_rc mg_post_memory_store_archive(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_memory_store_row row;
+    struct mg_memory_store_row row = {0};
     mg_rc rc = mg_req_no_body(req, err);
     if (rc >= 0)
         rc = mg_memory_stores_archive(req->pg, req->arena, mg_req_who(req), req->param[0], &row, err);

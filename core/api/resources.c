@@ -56,7 +56,7 @@ mg_rc mg_get_resources(struct mg_http_req *req, struct mg_http_res *res, struct 
 mg_rc mg_post_resources(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     const struct mg_json *body;
-    struct mg_resource_row row;
+    struct mg_resource_row row = {0};
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
         rc = mg_resources_add(mg_req_app(req)->engine, req->pg, req->arena, mg_req_who(req), req->param[0], body, &row,
@@ -66,7 +66,7 @@ mg_rc mg_post_resources(struct mg_http_req *req, struct mg_http_res *res, struct
 
 mg_rc mg_get_resource(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_resource_row row;
+    struct mg_resource_row row = {0};
     mg_rc rc = mg_resource_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], req->param[1], &row, err);
     return rc < 0 ? rc : answer(res, &row);
 }
@@ -74,7 +74,7 @@ mg_rc mg_get_resource(struct mg_http_req *req, struct mg_http_res *res, struct m
 /* Only a repository has something to change. */
 mg_rc mg_post_resource(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_resource_row row;
+    struct mg_resource_row row = {0};
     (void)res;
     mg_rc rc = mg_resource_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], req->param[1], &row, err);
     if (rc < 0)

@@ -198,8 +198,8 @@ static mg_rc upload(struct mg_http_req *req, struct mg_sv skill_id, struct mg_sk
 
 mg_rc mg_post_skills(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_skill_version_row version;
-    struct mg_skill_row row;
+    struct mg_skill_version_row version = {0};
+    struct mg_skill_row row = {0};
     mg_rc rc = upload(req, MG_SV(""), &version, err);
     if (rc >= 0)
         rc = mg_skill_get(req->arena, req->pg, mg_req_workspace(req), version.skill_id, &row, err);
@@ -212,8 +212,8 @@ mg_rc mg_post_skills(struct mg_http_req *req, struct mg_http_res *res, struct mg
 
 mg_rc mg_post_skill_versions(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_skill_version_row version;
-    struct mg_skill_row row;
+    struct mg_skill_version_row version = {0};
+    struct mg_skill_row row = {0};
     mg_rc rc = mg_skill_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err);
     if (rc >= 0)
         rc = upload(req, req->param[0], &version, err);
@@ -270,9 +270,9 @@ mg_rc mg_get_skill_versions(struct mg_http_req *req, struct mg_http_res *res, st
 {
     struct mg_list_query q;
     struct mg_list_page page;
-    struct mg_skill_row skill;
+    struct mg_skill_row skill = {0};
     struct mg_skill_version_row *rows;
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     int64_t last = 0;
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_skill_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &skill, err);
@@ -301,7 +301,7 @@ mg_rc mg_get_skill_versions(struct mg_http_req *req, struct mg_http_res *res, st
 
 mg_rc mg_get_skill(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_skill_row row;
+    struct mg_skill_row row = {0};
     mg_rc rc = mg_skill_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err);
     if (rc < 0)
         return rc;
@@ -312,7 +312,7 @@ mg_rc mg_get_skill(struct mg_http_req *req, struct mg_http_res *res, struct mg_e
 
 mg_rc mg_get_skill_version(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_skill_version_row row;
+    struct mg_skill_version_row row = {0};
     mg_rc rc =
         mg_skill_version_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], req->param[1], &row, err);
     if (rc < 0)
@@ -347,7 +347,7 @@ static mg_rc send_piece(void *ctx, struct mg_sv data, struct mg_err *err)
 
 mg_rc mg_get_skill_content(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_skill_version_row row;
+    struct mg_skill_version_row row = {0};
     struct mg_objects *objects = mg_req_app(req)->objects;
     if (mg_sv_eqz(req->param[1], "latest"))
         return mg_err_set(err, MG_EINVAL,

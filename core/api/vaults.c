@@ -72,7 +72,7 @@ mg_rc mg_get_vaults(struct mg_http_req *req, struct mg_http_res *res, struct mg_
     struct mg_list_page page;
     struct mg_vault_row *rows;
     struct mg_page_edge last = {0};
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_param_list(req, &VAULTS, MG_SV(""), &q, &scope, err);
     if (rc >= 0)
@@ -96,7 +96,7 @@ mg_rc mg_get_vaults(struct mg_http_req *req, struct mg_http_res *res, struct mg_
 mg_rc mg_post_vaults(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     const struct mg_json *body;
-    struct mg_vault_row row;
+    struct mg_vault_row row = {0};
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
         rc = mg_vaults_create(req->pg, req->arena, mg_req_who(req), body, &row, err);
@@ -105,7 +105,7 @@ mg_rc mg_post_vaults(struct mg_http_req *req, struct mg_http_res *res, struct mg
 
 mg_rc mg_get_vault(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_vault_row row;
+    struct mg_vault_row row = {0};
     mg_rc rc = mg_vault_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err);
     return rc < 0 ? rc : answer_vault(res, &row);
 }
@@ -113,7 +113,7 @@ mg_rc mg_get_vault(struct mg_http_req *req, struct mg_http_res *res, struct mg_e
 mg_rc mg_post_vault(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     const struct mg_json *body;
-    struct mg_vault_row row;
+    struct mg_vault_row row = {0};
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
         rc = mg_vaults_update(req->pg, req->arena, mg_req_who(req), req->param[0], body, &row, err);
@@ -130,7 +130,7 @@ mg_rc mg_delete_vault(struct mg_http_req *req, struct mg_http_res *res, struct m
 
 mg_rc mg_post_vault_archive(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_vault_row row;
+    struct mg_vault_row row = {0};
     mg_rc rc = mg_req_no_body(req, err);
     if (rc >= 0)
         rc = mg_vaults_archive(req->pg, req->arena, mg_req_who(req), req->param[0], &row, err);
@@ -144,9 +144,9 @@ mg_rc mg_get_credentials(struct mg_http_req *req, struct mg_http_res *res, struc
     struct mg_list_query q;
     struct mg_list_page page;
     struct mg_credential_row *rows;
-    struct mg_vault_row vault;
+    struct mg_vault_row vault = {0};
     struct mg_page_edge last = {0};
-    struct mg_sv scope;
+    struct mg_sv scope = {0};
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_vault_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &vault, err);
     if (rc >= 0)
@@ -173,7 +173,7 @@ mg_rc mg_post_credentials(struct mg_http_req *req, struct mg_http_res *res, stru
 {
     const struct mg_json *body;
     const struct mg_vault_rules rules = rules_of(req);
-    struct mg_credential_row row;
+    struct mg_credential_row row = {0};
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
         rc = mg_credentials_create(&rules, req->pg, req->arena, mg_req_who(req), req->param[0], body, &row, err);
@@ -182,7 +182,7 @@ mg_rc mg_post_credentials(struct mg_http_req *req, struct mg_http_res *res, stru
 
 mg_rc mg_get_credential(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_credential_row row;
+    struct mg_credential_row row = {0};
     mg_rc rc = mg_credential_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], req->param[1], &row, err);
     return rc < 0 ? rc : answer_credential(res, &row);
 }
@@ -191,7 +191,7 @@ mg_rc mg_post_credential(struct mg_http_req *req, struct mg_http_res *res, struc
 {
     const struct mg_json *body;
     const struct mg_vault_rules rules = rules_of(req);
-    struct mg_credential_row row;
+    struct mg_credential_row row = {0};
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
         rc = mg_credentials_update(&rules, req->pg, req->arena, mg_req_who(req), req->param[0], req->param[1], body,
@@ -209,7 +209,7 @@ mg_rc mg_delete_credential(struct mg_http_req *req, struct mg_http_res *res, str
 
 mg_rc mg_post_credential_archive(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
-    struct mg_credential_row row;
+    struct mg_credential_row row = {0};
     mg_rc rc = mg_req_no_body(req, err);
     if (rc >= 0)
         rc = mg_credentials_archive(req->pg, req->arena, mg_req_who(req), req->param[0], req->param[1], &row, err);

@@ -7,8 +7,6 @@
 #include "domain/web-tools.h"
 #include "json/write.h"
 
-const char MG_NO_SKILLS[] = "skills are not part of this build, so no skill id can exist; send [] or leave it out";
-
 enum { RESOLVED_MAX = 32 * 1024 * 1024 /* bytes: a body's own limit; resolving adds little */ };
 
 /* The built-ins of agent_toolset_20260401; the model endpoint runs the last two. */

@@ -163,7 +163,7 @@ static mg_rc read_auth(struct mg_arena *a, struct mg_sv auth, int *ret_type, str
 
 mg_rc mg_refresh_read(struct mg_arena *a, struct mg_sv auth, struct mg_refresh *ret, struct mg_err *err)
 {
-    struct oauth x;
+    struct oauth x = {0};
     int type;
     mg_rc rc = read_auth(a, auth, &type, &x, err);
     if (rc == MG_OK)
@@ -174,7 +174,7 @@ mg_rc mg_refresh_read(struct mg_arena *a, struct mg_sv auth, struct mg_refresh *
 mg_rc mg_auth_set_expiry(struct mg_arena *a, struct mg_sv auth, int64_t expires_us, struct mg_sv *ret,
                          struct mg_err *err)
 {
-    struct oauth x;
+    struct oauth x = {0};
     int type;
     mg_rc rc = read_auth(a, auth, &type, &x, err);
     if (rc < 0)
@@ -422,7 +422,7 @@ static mg_rc update_oauth(struct mg_arena *a, const struct mg_json *v, struct oa
 
 static mg_rc update_auth(struct mg_arena *a, const struct mg_json *v, struct mg_credential *x, struct mg_err *err)
 {
-    struct oauth o;
+    struct oauth o = {0};
     int t = 0, stored = 0;
     mg_rc rc = mg_check_tag(a, v, "auth", TYPES, &t, err);
     if (rc >= 0)

@@ -94,7 +94,7 @@ static mg_rc parse(struct mg_keyring *k, struct mg_arena *a, struct mg_sv text, 
         else
             return wrong(err, path, "holds a member that is neither active_key_id nor keys");
     }
-    if (!mg_json_is(active, MG_JSON_STRING) || !mg_json_is(keys, MG_JSON_OBJECT))
+    if (!active || !keys || !mg_json_is(active, MG_JSON_STRING) || !mg_json_is(keys, MG_JSON_OBJECT))
         return wrong(err, path, "needs active_key_id (a string) and keys (an object)");
     for (const struct mg_json *m = keys->child; m; m = m->next) {
         mg_rc rc = take_key(k, a, m, path, err);

@@ -31,7 +31,7 @@ static mango_status bind(struct daytona *d, const struct mango_call *call, const
                          const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
 {
     const struct mango_host *h = d->remote.host;
-    struct seen seen;
+    struct seen seen = {0};
     char root[512];
     if (!workdir_ok(spec->workdir))
         return fail(h, call, MANGO_EINVALID, WORKDIR_RULE);
@@ -219,7 +219,7 @@ mango_status daytona_create(void *ctx, const struct mango_call *call, const stru
                             struct mango_sandbox_ref *ret)
 {
     struct daytona *d = ctx;
-    struct seen seen;
+    struct seen seen = {0};
     char name[NAME_LEN + 1];
     bool found = false;
     mango_status s = check_spec(d, call, spec);
@@ -241,7 +241,7 @@ mango_status daytona_create(void *ctx, const struct mango_call *call, const stru
 static mango_status end_one(struct daytona *d, const struct mango_call *call, const char *id_or_name,
                             struct mango_sv label)
 {
-    struct seen seen;
+    struct seen seen = {0};
     mango_status s = sandbox_get(d, call, id_or_name, &seen);
     if (s == MANGO_EGONE || (s == MANGO_OK && state_is(&seen, "destroyed")))
         return MANGO_OK;
@@ -280,7 +280,7 @@ mango_status daytona_pause(void *ctx, const struct mango_call *call, struct mang
 {
     struct daytona *d = ctx;
     struct errands_box *b;
-    struct seen seen;
+    struct seen seen = {0};
     int http = 0;
     mango_status s = errands_enter(&d->errands, call, id, &b);
     if (s < 0)

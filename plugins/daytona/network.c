@@ -66,7 +66,7 @@ mango_status daytona_set_network(void *ctx, const struct mango_call *call, struc
 {
     struct daytona *d = ctx;
     struct errands_box *b;
-    struct seen seen;
+    struct seen seen = {0};
     int http = 0;
     text_auto struct text body = {0};
     mango_status s = errands_enter(&d->errands, call, id, &b);

@@ -126,7 +126,7 @@ mango_status sandbox_run(struct daytona *d, const struct mango_call *call, const
 mango_status sandbox_delete(struct daytona *d, const struct mango_call *call, const char *id)
 {
     char path[ID_MAX + 64];
-    struct seen seen;
+    struct seen seen = {0};
     struct mango_call own = remote_within(d->remote.host, call, DESTROY_MS);
     path_of(path, id, "");
     for (unsigned try = 1;; try++) {
@@ -165,7 +165,7 @@ static mango_status list_page(struct daytona *d, const struct mango_call *call, 
     struct api_res r;
     uint64_t pos = 0;
     struct mango_sv item;
-    struct seen seen;
+    struct seen seen = {0};
     char next[ID_MAX + 1] = "";
     mango_status s = api_call(d, call, "GET", path, NULL, REMOTE_SAFE | REMOTE_JSON, "list the sandboxes", &r);
     if (s == MANGO_OK && !remote_good(&r.http))

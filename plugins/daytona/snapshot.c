@@ -55,7 +55,7 @@ mango_status daytona_snapshot(void *ctx, const struct mango_call *call, struct m
     struct errands_box *b;
     char name[40] = "mango-";
     int http = 0;
-    struct seen seen;
+    struct seen seen = {0};
     text_auto struct text body = {0}, full = {0};
     mango_status s = errands_enter(&d->errands, call, id, &b);
     if (s < 0)

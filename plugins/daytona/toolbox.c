@@ -46,7 +46,7 @@ static mango_status toolbox_look(void *ctx, const struct mango_call *call, struc
 {
     struct daytona *d = ctx;
     struct own *own = b->own;
-    struct seen seen;
+    struct seen seen = {0};
     mango_status s = sandbox_run(d, call, b->id, &seen);
     if (s < 0 || !seen.toolbox[0])
         return s;

@@ -159,7 +159,7 @@ static mango_status execd_look(void *ctx, const struct mango_call *call, struct 
 {
     struct osb *o = ctx;
     struct own *own = b->own;
-    struct seen seen;
+    struct seen seen = {0};
     struct endpoint fresh = {0};
     mango_status s = sandbox_run(o, call, b->id, &seen);
     if (s == MANGO_OK)

@@ -95,7 +95,7 @@ static bool workdir_ok(struct mango_sv dir)
 static mango_status bind(struct osb *o, const struct mango_call *call, const char *id,
                          const struct mango_sandbox_spec *spec, struct mango_sandbox_ref *ret)
 {
-    struct seen seen;
+    struct seen seen = {0};
     char root[512];
     struct endpoint execd = {0};
     mango_status s = workdir_ok(spec->workdir) ? check_label(o, call, id, spec->label, &seen)
@@ -207,7 +207,7 @@ static mango_status make(struct osb *o, const struct mango_call *call, const str
 {
     text_auto struct text body = {0};
     struct api_res r;
-    struct seen seen;
+    struct seen seen = {0};
     ret_id[0] = '\0';
     mango_status s = put_body(o, call, spec, &body);
     if (s < 0)
@@ -296,7 +296,7 @@ mango_status osb_create(void *ctx, const struct mango_call *call, const struct m
                         struct mango_sandbox_ref *ret)
 {
     struct osb *o = ctx;
-    struct seen seen;
+    struct seen seen = {0};
     bool found = false;
     mango_status s = check_spec(o, call, spec);
     if (s < 0)
@@ -413,7 +413,7 @@ mango_status osb_keep_alive(void *ctx, const struct mango_call *call, struct man
 {
     struct osb *o = ctx;
     struct errands_box *b;
-    struct seen seen;
+    struct seen seen = {0};
     mango_status s = errands_enter(&o->errands, call, id, &b);
     if (s < 0)
         return s;

@@ -118,7 +118,7 @@ static mango_status holds(struct osb *o, const struct mango_call *call, const st
 mango_status policy_check(struct osb *o, const struct mango_call *call, const char *id)
 {
     struct filter f;
-    struct seen seen;
+    struct seen seen = {0};
     mango_status s = sandbox_run(o, call, id, &seen);
     if (s < 0)
         return s;

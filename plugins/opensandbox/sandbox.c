@@ -128,7 +128,7 @@ mango_status osb_pause(void *ctx, const struct mango_call *call, struct mango_sv
 {
     struct osb *o = ctx;
     struct errands_box *b;
-    struct seen seen;
+    struct seen seen = {0};
     mango_status s = errands_enter(&o->errands, call, id, &b);
     if (s < 0)
         return s;
@@ -183,7 +183,7 @@ static mango_status page(struct osb *o, const struct mango_call *call, const cha
     struct api_res r;
     uint64_t pos = 0;
     struct mango_sv item;
-    struct seen seen;
+    struct seen seen = {0};
     unsigned n = 0;
     mango_status s = api_call(o, call, "GET", path, NULL, REMOTE_SAFE | REMOTE_JSON, "list the sandboxes", &r);
     if (s == MANGO_OK && !remote_good(&r.http))

@@ -63,7 +63,10 @@ static mango_status lie_attach(void *ctx, const struct mango_call *call, struct 
     struct mango_network net;
     struct mango_sandbox_spec s = plain(spec, &net);
     s.label = label_in(id, s.label);
-    return hostbox_attach(ctx, call, id, &s, ret);
+    mango_status st = hostbox_attach(ctx, call, id, &s, ret);
+    if (lies() & MANGO_CAP_KEEP_ALIVE)
+        ret->expires_s = 60; /* whatever was moved */
+    return st;
 }
 
 static mango_status lie_exec(void *ctx, const struct mango_call *call, struct mango_sv id,

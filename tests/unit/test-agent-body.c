@@ -151,6 +151,9 @@ static void a_session_names_its_agent_in_three_ways(void **state)
     assert_sv_equal(y.system, "null");
     assert_sv_equal(y.tools, "[]");
     assert_sv_equal(y.name, "\"a\"");
+    over = "{\"type\":\"agent_with_overrides\",\"id\":\"agent_1\",\"skills\":[{}]}";
+    assert_int_equal(mg_agent_override(*state, json_of(*state, over), &x, &y, &err), MG_EINVAL);
+    assert_non_null(strstr(err.text, "agent.skills[0].type: is required"));
 }
 
 #define AGENT(more) "{\"name\":\"a\",\"model\":\"m\"," more "}"
