@@ -140,7 +140,7 @@ int main(void)
     fprintf(stderr, "drive-worker: ended with %d %s\n", rc, err);
     if (rc != 0)
         _exit(1); /* a tool may still run */
-    pthread_kill(thread, SIGTERM);
+    (void)kill(getpid(), SIGTERM);
     pthread_join(thread, NULL);
     mango_worker_close(w);
     return 0;
