@@ -1,5 +1,6 @@
 """What the tests of remote sandbox services share: programs from registries and stand-ins, in the build folder, and a network of their own."""
 import ctypes
+import fcntl
 import os
 import shutil
 import socket
@@ -32,17 +33,15 @@ def command(argv, **more):
 
 
 def stamped(name, wanted, make):
-    """Runs make() once for this content."""
+    """Runs make() once for this content. Tests run side by side: one makes it, the others wait."""
     os.makedirs(WORK, exist_ok=True)
-    path = os.path.join(WORK, name)
-    try:
-        with open(path, encoding="utf-8") as f:
-            if f.read() == wanted:
-                return
-    except FileNotFoundError:
-        pass
-    make()
-    with open(path, "w", encoding="utf-8") as f:
+    with open(os.path.join(WORK, name), "a+", encoding="utf-8") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        f.seek(0)
+        if f.read() == wanted:
+            return
+        f.truncate(0)
+        make()
         f.write(wanted)
 
 
