@@ -3,6 +3,7 @@
 The packages go into the build folder once. Where a registry cannot be reached and nothing was installed before, that client is reported as skipped with
 the reason; MANGO_TEST_SDK=require makes that a failure. `make check` uses no network: there the variable must be set to anything.
 """
+import fcntl
 import os
 import re
 import shutil
@@ -25,20 +26,22 @@ TYPESCRIPT = ["sdk-1.14.0", "sdk-1.2.0", "sdk-0.130.0", "sdk-0.120.0"]
 
 
 def install(name, stamp, wanted, commands):
-    """True when the packages are there. stamp holds what was installed."""
-    path = os.path.join(WORK, stamp)
-    if os.path.exists(path) and open_text(path) == wanted:
-        return True
-    for argv in commands:
-        try:
-            done = subprocess.run(argv, cwd=WORK, capture_output=True, text=True, timeout=INSTALL_S)
-        except (OSError, subprocess.TimeoutExpired) as e:
-            print(f"skipped: {name}: {argv[0]}: {e}")
-            return False
-        if done.returncode != 0:
-            print(f"skipped: {name}: {' '.join(argv[:3])} failed: {(done.stderr or done.stdout).strip()[-300:]}")
-            return False
-    with open(path, "w", encoding="utf-8") as f:
+    """True when the packages are there. stamp holds what was installed. Runners run side by side: one installs, the others wait."""
+    with open(os.path.join(WORK, stamp), "a+", encoding="utf-8") as f:
+        fcntl.flock(f, fcntl.LOCK_EX)
+        f.seek(0)
+        if f.read() == wanted:
+            return True
+        f.truncate(0)
+        for argv in commands:
+            try:
+                done = subprocess.run(argv, cwd=WORK, capture_output=True, text=True, timeout=INSTALL_S)
+            except (OSError, subprocess.TimeoutExpired) as e:
+                print(f"skipped: {name}: {argv[0]}: {e}")
+                return False
+            if done.returncode != 0:
+                print(f"skipped: {name}: {' '.join(argv[:3])} failed: {(done.stderr or done.stdout).strip()[-300:]}")
+                return False
         f.write(wanted)
     return True
 
