@@ -189,6 +189,11 @@ void mg_mcp_exchange(struct mg_net *net, const struct mg_mcp_exchange_req *req, 
 {
     *ret = (struct mg_mcp_exchange){
         .message = MG_BUF_INIT(MG_MCP_ANSWER_MAX), .refusal = MG_BUF_INIT(MG_MCP_REFUSAL_MAX), .retry_ms = -1};
+    if (mg_cancel_fired(req->cancel)) { /* else the request could have its answer before the cancel reaches it */
+        ret->rc = MG_ECANCELED;
+        (void)snprintf(ret->text, sizeof(ret->text), "the call was cancelled");
+        return;
+    }
     mg_autofd int done_fd = eventfd(0, EFD_CLOEXEC);
     if (done_fd < 0) {
         ret->rc = MG_EIO;
