@@ -189,11 +189,6 @@ void mg_mcp_exchange(struct mg_net *net, const struct mg_mcp_exchange_req *req, 
 {
     *ret = (struct mg_mcp_exchange){
         .message = MG_BUF_INIT(MG_MCP_ANSWER_MAX), .refusal = MG_BUF_INIT(MG_MCP_REFUSAL_MAX), .retry_ms = -1};
-    if (mg_cancel_fired(req->cancel)) { /* else the request could have its answer before the cancel reaches it */
-        ret->rc = MG_ECANCELED;
-        (void)snprintf(ret->text, sizeof(ret->text), "the call was cancelled");
-        return;
-    }
     mg_autofd int done_fd = eventfd(0, EFD_CLOEXEC);
     if (done_fd < 0) {
         ret->rc = MG_EIO;
@@ -214,6 +209,7 @@ void mg_mcp_exchange(struct mg_net *net, const struct mg_mcp_exchange_req *req, 
                               .total_ms = req->total_ms,
                               .max_bytes = MG_MCP_ANSWER_MAX,
                               .fresh = req->fresh,
+                              .cancel = req->cancel,
                               .on_header = on_header,
                               .on_body = on_body,
                               .on_done = on_done,

@@ -66,8 +66,6 @@ mg_rc mg_net_call(struct mg_net *n, const struct mg_net_req *req, uint64_t deadl
 {
     size_t max = req->max_bytes ? req->max_bytes : MG_NET_BODY_MAX;
     *ret = (struct mg_net_answer){.headers = MG_BUF_INIT(2 * MG_NET_HEAD_MAX), .body = MG_BUF_INIT(max)};
-    if (mg_cancel_fired(cancel)) /* nothing is sent then: a short answer could be faster than the cancel */
-        return mg_err_set(err, MG_ECANCELED, "the request was cancelled");
     mg_autofd int done_fd = eventfd(0, EFD_CLOEXEC);
     if (done_fd < 0)
         return mg_err_errno(err, errno, "wait for an outgoing request");
@@ -76,6 +74,7 @@ mg_rc mg_net_call(struct mg_net *n, const struct mg_net_req *req, uint64_t deadl
     copy.on_header = on_header;
     copy.on_body = on_body;
     copy.on_done = on_done;
+    copy.cancel = cancel;
     copy.ctx = &w;
     uint64_t id = mg_net_start(n, &copy);
     mg_rc rc = wait_done(done_fd, deadline_ns, cancel);

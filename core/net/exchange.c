@@ -294,8 +294,6 @@ mg_rc mg_net_exchange(struct mg_net *n, const struct mg_net_req *req, uint64_t d
                          .down = MG_BUF_INIT(MG_EXCHANGE_HELD),
                          .up = MG_BUF_INIT(MG_EXCHANGE_PIECE)};
     *ret = (struct mg_net_result){0};
-    if (mg_cancel_fired(cancel)) /* nothing is sent then: a short answer could be faster than the cancel */
-        return mg_err_set(err, MG_ECANCELED, "the request was cancelled");
     mg_autofd int fd = x.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0)
         return mg_err_errno(err, errno, "wait for an outgoing request");
@@ -304,6 +302,7 @@ mg_rc mg_net_exchange(struct mg_net *n, const struct mg_net_req *req, uint64_t d
     copy.on_body = on_body;
     copy.on_read = req->on_read ? on_read : NULL;
     copy.on_done = on_done;
+    copy.cancel = cancel;
     copy.ctx = &x;
     x.id = mg_net_start(n, &copy);
     int rc = run(&x, deadline_ns, cancel, err);

@@ -76,7 +76,7 @@ struct mg_net_result {
     const char *text; /* what happened; no credential in it; for the call */
 };
 
-/* All of it is copied. */
+/* All of it is copied but cancel. */
 struct mg_net_req {
     struct mg_sv method; /* empty: GET, or POST with a body */
     struct mg_sv url;    /* http or https, without user and password */
@@ -93,6 +93,9 @@ struct mg_net_req {
     uint32_t connect_ms, idle_ms, total_ms; /* 0: the defaults above; MG_NET_FOREVER */
     size_t max_bytes;                       /* 0: MG_NET_BODY_MAX */
     bool fresh; /* on a new connection: for what must never be sent twice, as a stale one is found out by sending */
+    /* Fired before the request goes out: it ends with MG_ECANCELED, and nothing is sent. Later, whoever fires it calls
+     * mg_net_cancel. Borrowed until on_done; may be NULL. */
+    struct mg_cancel *cancel;
     /* The final answer's headers, each before the body. May be NULL. */
     void (*on_header)(void *ctx, int status, struct mg_sv name, struct mg_sv value);
     enum mg_net_go (*on_body)(void *ctx, const char *p, size_t n); /* may be NULL */
