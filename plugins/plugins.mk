@@ -1,11 +1,21 @@
 # Adapters. One folder and one NAME.so each; they link against no symbol of the core.
 PLUGIN_CPPFLAGS = -D_GNU_SOURCE -DMANGO_VERSION='"$(PACKAGE_VERSION)"' -I$(srcdir)/plugin-api -I$(srcdir)/plugins
 PLUGIN_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -Wl,-z,now $(PLUGIN_DEFS)
+# What an adapter is linked with, by what it is made of.
+COMMON_LIBS = plugins/common/libcommon.la -lpthread -ldl
+HOSTBOX_LIBS = plugins/common/libhostbox.la $(COMMON_LIBS)
+REMOTE_LIBS = plugins/common/libremote.la $(COMMON_LIBS)
+ENVD_LIBS = plugins/common/libenvd.la $(REMOTE_LIBS)
+# Programs that run beside commands: static, small, and never instrumented.
+BOX_COMPILE = -std=gnu17 $(WARN_CFLAGS)
+BOX_LINK = -all-static -s
 
 # What several adapters need: no symbol of it is visible.
 noinst_LTLIBRARIES += plugins/common/libcommon.la
 # files: plugins/common/*.c plugins/common/*.h
 plugins_common_libcommon_la_SOURCES = \
+	plugins/common/child.c \
+	plugins/common/child.h \
 	plugins/common/chunk.c \
 	plugins/common/chunk.h \
 	plugins/common/confine.c \
@@ -111,8 +121,8 @@ plugins_common_rbox_mango_rbox_SOURCES = \
 	plugins/common/sv.c
 
 plugins_common_rbox_mango_rbox_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_common_rbox_mango_rbox_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
-plugins_common_rbox_mango_rbox_LDFLAGS = -all-static -s
+plugins_common_rbox_mango_rbox_CFLAGS = $(BOX_COMPILE)
+plugins_common_rbox_mango_rbox_LDFLAGS = $(BOX_LINK)
 plugins_common_rbox_mango_rbox_LDADD =
 
 include plugins/common/errand/errand.mk

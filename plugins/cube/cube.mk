@@ -6,5 +6,5 @@ plugins_cube_cube_la_SOURCES = \
 	plugins/cube/plugin.c
 
 plugins_cube_cube_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_cube_cube_la_LIBADD = plugins/common/libenvd.la plugins/common/libremote.la plugins/common/libcommon.la -lpthread -ldl
+plugins_cube_cube_la_LIBADD = $(ENVD_LIBS)
 plugins_cube_cube_la_LDFLAGS = $(PLUGIN_LDFLAGS)

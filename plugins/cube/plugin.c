@@ -7,9 +7,6 @@
 /* Backend `cube`: sandboxes of a CubeSandbox server. It speaks like E2B; its data plane is found by host names alone, which mostly
  * mean something inside of its cluster only, so that the address of its proxy is a setting. */
 
-static const struct envd_flavor flavor = {
-    .service = "CubeSandbox", .prefix = "CUBE", .bearer = true, .by_host = true, .both_spellings = true};
-
 enum { PORT_HTTP = 80, PORT_HTTPS = 443, PORT_MAX = 65535 };
 
 /* CUBE_PROXY_NODE_IP, CUBE_PROXY_PORT_HTTP and CUBE_PROXY_SCHEME: where the proxy is, under whatever name it is asked. */
@@ -64,45 +61,19 @@ static mango_status read_settings(struct envd *e, const struct mango_call *call)
     return s == MANGO_OK ? read_proxy(e, call) : s;
 }
 
-static void cube_fini(void *ctx)
-{
-    envd_close(ctx);
-    free(ctx);
-}
+static const struct envd_flavor flavor = {.service = "CubeSandbox",
+                                          .prefix = "CUBE",
+                                          .bearer = true,
+                                          .by_host = true,
+                                          .both_spellings = true,
+                                          .settings = read_settings};
 
 static mango_status cube_init(const struct mango_host *host, const struct mango_call *call, struct mango_sv config,
                               void **ret_ctx)
 {
     (void)config; /* the settings are asked for by name */
-    struct envd *e = calloc(1, sizeof(*e));
-    if (!e)
-        return host->err_set(host, call, MANGO_ERETRY, "out of memory", NULL, 0);
-    mango_status s = envd_open(e, host, call, &flavor);
-    if (s == MANGO_OK)
-        s = read_settings(e, call);
-    if (s < 0) {
-        cube_fini(e);
-        return s;
-    }
-    *ret_ctx = e;
-    return MANGO_OK;
+    return envd_init(&flavor, host, call, ret_ctx);
 }
-
-static const struct mango_sandbox_ops ops = {
-    .struct_size = sizeof(ops),
-    .create = envd_create,
-    .attach = envd_attach,
-    .exec = envd_exec,
-    .read = envd_read,
-    .write = envd_write,
-    .stat = envd_stat,
-    .destroy = envd_destroy,
-    .health = envd_health,
-    .detach = envd_detach,
-    .list_owned = envd_list_owned,
-    .pause = envd_pause,
-    .resume = envd_resume,
-};
 
 static const struct mango_plugin plugin = {
     MANGO_PLUGIN_PREFIX,
@@ -115,8 +86,8 @@ static const struct mango_plugin plugin = {
             MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK,
     .required_host = MANGO_HOST_HTTP,
     .init = cube_init,
-    .fini = cube_fini,
-    .sandbox = &ops,
+    .fini = envd_fini,
+    .sandbox = &envd_ops,
 };
 
 MANGO_EXPORT const struct mango_plugin *mango_plugin_entry(void)

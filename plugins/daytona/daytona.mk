@@ -13,5 +13,5 @@ plugins_daytona_daytona_la_SOURCES = \
 	plugins/daytona/toolbox.c
 
 plugins_daytona_daytona_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_daytona_daytona_la_LIBADD = plugins/common/libremote.la plugins/common/libcommon.la -lpthread -ldl
+plugins_daytona_daytona_la_LIBADD = $(REMOTE_LIBS)
 plugins_daytona_daytona_la_LDFLAGS = $(PLUGIN_LDFLAGS)

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/child.h"
 #include "docker/registry.h"
 
 /* The protocol: `docker-credential-NAME get`, the registry on standard input, JSON on standard output; a failure is told
@@ -26,7 +26,7 @@ enum {
 /* What a helper says when it has nothing for a registry; the docker command takes it as "no credentials" too. */
 static const char not_found[] = "credentials not found in native keychain";
 
-struct child {
+struct helper {
     pid_t pid;
     int in, out;
 };
@@ -46,36 +46,25 @@ static char **helper_env(void)
     return env;
 }
 
-static int spawn(const char *program, const int in[2], const int out[2], pid_t *ret_pid)
+static int spawn(const char *program, int in, int out, pid_t *ret_pid)
 {
     char verb[] = "get";
     char *name = strdup(program), **env = helper_env();
     char *argv[ARGS] = {name, verb, NULL};
-    sigset_t all, none;
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t at;
-    sigfillset(&all);
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&at);
-    posix_spawn_file_actions_adddup2(&fa, in[0], STDIN_FILENO);
-    posix_spawn_file_actions_adddup2(&fa, out[1], STDOUT_FILENO);
-    posix_spawn_file_actions_addopen(&fa, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addclosefrom_np(&fa, STDERR_FILENO + 1);
-    posix_spawnattr_setsigdefault(&at, &all);
-    posix_spawnattr_setsigmask(&at, &none);
-    posix_spawnattr_setpgroup(&at, 0); /* so that it is killed with all that it started */
-    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-    int e = name && env ? posix_spawnp(ret_pid, name, &fa, &at, argv, env) : ENOMEM;
-    posix_spawn_file_actions_destroy(&fa);
-    posix_spawnattr_destroy(&at);
+    const struct child c = {.argv = argv,
+                            .env = env,
+                            .fds = {in, out, -1},
+                            .n_fds = 3,
+                            .in_path = true,
+                            .group = true}; /* so that it is killed with all that it started */
+    int e = name && env ? child_start(&c, ret_pid) : ENOMEM;
     free(name);
     free(env);
     return e;
 }
 
 /* 0 or errno. */
-static int start(const char *program, struct child *ret)
+static int start(const char *program, struct helper *ret)
 {
     int in[2], out[2];
     /* A socket, since a pipe without a reader is a signal to the whole process. */
@@ -87,8 +76,8 @@ static int start(const char *program, struct child *ret)
         close(in[1]);
         return e;
     }
-    *ret = (struct child){.in = in[1], .out = out[0]};
-    int e = spawn(program, in, out, &ret->pid);
+    *ret = (struct helper){.in = in[1], .out = out[0]};
+    int e = spawn(program, in[0], out[1], &ret->pid);
     close(in[0]);
     close(out[1]);
     if (e) {
@@ -125,14 +114,11 @@ static bool listen_to(const struct docker *d, const struct mango_call *call, int
     }
 }
 
-static int reap(const struct child *c, bool whole)
+static int reap(const struct helper *c, bool whole)
 {
-    int status = 0;
     if (!whole)
         (void)kill(-c->pid, SIGKILL);
-    while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    return status;
+    return child_reap(c->pid);
 }
 
 static mango_status understand(const struct docker *d, const struct mango_call *call, const char *program,
@@ -155,7 +141,7 @@ mango_status cred_helper_ask(const struct docker *d, const struct mango_call *ca
                              const char *host, struct text *out)
 {
     char program[REGISTRY_HELPER_MAX + sizeof("docker-credential-")];
-    struct child c = {.in = -1, .out = -1};
+    struct helper c = {.in = -1, .out = -1};
     size_t len = 0;
     struct mango_call own = call_within(d, call, ANSWER_MS);
     snprintf(program, sizeof(program), "docker-credential-%s", helper);

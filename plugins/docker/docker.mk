@@ -44,7 +44,7 @@ plugins_docker_docker_la_SOURCES = \
 	plugins/docker/snapshot.c
 
 plugins_docker_docker_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
-plugins_docker_docker_la_LIBADD = plugins/common/libcommon.la -lpthread -ldl
+plugins_docker_docker_la_LIBADD = $(COMMON_LIBS)
 plugins_docker_docker_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # Runs inside of containers of any image: static, small, and never instrumented. What starts the
@@ -69,6 +69,6 @@ plugins_docker_mango_box_SOURCES = \
 	plugins/docker/box/serve.c
 
 plugins_docker_mango_box_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_docker_mango_box_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
-plugins_docker_mango_box_LDFLAGS = -all-static -s
+plugins_docker_mango_box_CFLAGS = $(BOX_COMPILE)
+plugins_docker_mango_box_LDFLAGS = $(BOX_LINK)
 plugins_docker_mango_box_LDADD =

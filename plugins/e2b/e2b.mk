@@ -6,5 +6,5 @@ plugins_e2b_e2b_la_SOURCES = \
 	plugins/e2b/plugin.c
 
 plugins_e2b_e2b_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_e2b_e2b_la_LIBADD = plugins/common/libenvd.la plugins/common/libremote.la plugins/common/libcommon.la -lpthread -ldl
+plugins_e2b_e2b_la_LIBADD = $(ENVD_LIBS)
 plugins_e2b_e2b_la_LDFLAGS = $(PLUGIN_LDFLAGS)

@@ -6,8 +6,6 @@
 
 /* Backend `e2b`: sandboxes of E2B, or of a server of one's own that speaks like it. */
 
-static const struct envd_flavor flavor = {.service = "E2B", .prefix = "E2B", .v2 = true};
-
 static mango_status read_settings(struct envd *e, const struct mango_call *call)
 {
     const struct mango_host *h = e->host;
@@ -35,50 +33,14 @@ static mango_status read_settings(struct envd *e, const struct mango_call *call)
     return s == MANGO_OK ? remote_bool(h, call, "E2B_PUBLIC_TRAFFIC", false, &e->public_traffic) : s;
 }
 
-static void e2b_fini(void *ctx)
-{
-    envd_close(ctx);
-    free(ctx);
-}
+static const struct envd_flavor flavor = {.service = "E2B", .prefix = "E2B", .v2 = true, .settings = read_settings};
 
 static mango_status e2b_init(const struct mango_host *host, const struct mango_call *call, struct mango_sv config,
                              void **ret_ctx)
 {
     (void)config; /* the settings are asked for by name */
-    struct envd *e = calloc(1, sizeof(*e));
-    if (!e)
-        return host->err_set(host, call, MANGO_ERETRY, "out of memory", NULL, 0);
-    mango_status s = envd_open(e, host, call, &flavor);
-    if (s == MANGO_OK)
-        s = read_settings(e, call);
-    if (s < 0) {
-        e2b_fini(e);
-        return s;
-    }
-    *ret_ctx = e;
-    return MANGO_OK;
+    return envd_init(&flavor, host, call, ret_ctx);
 }
-
-static const struct mango_sandbox_ops ops = {
-    .struct_size = sizeof(ops),
-    .create = envd_create,
-    .attach = envd_attach,
-    .exec = envd_exec,
-    .read = envd_read,
-    .write = envd_write,
-    .stat = envd_stat,
-    .destroy = envd_destroy,
-    .health = envd_health,
-    .detach = envd_detach,
-    .list_owned = envd_list_owned,
-    .pause = envd_pause,
-    .resume = envd_resume,
-    .snapshot = envd_snapshot,
-    .snapshot_delete = envd_snapshot_delete,
-    .fork = envd_fork,
-    .set_network = envd_set_network,
-    .keep_alive = envd_keep_alive,
-};
 
 static const struct mango_plugin plugin = {
     MANGO_PLUGIN_PREFIX,
@@ -92,8 +54,8 @@ static const struct mango_plugin plugin = {
             MANGO_CAP_NO_NETWORK,
     .required_host = MANGO_HOST_HTTP,
     .init = e2b_init,
-    .fini = e2b_fini,
-    .sandbox = &ops,
+    .fini = envd_fini,
+    .sandbox = &envd_ops,
 };
 
 MANGO_EXPORT const struct mango_plugin *mango_plugin_entry(void)

@@ -6,6 +6,7 @@ plugins_helpers_libparts_a_SOURCES = \
 	plugins/helpers/helpers.h \
 	plugins/helpers/program.c
 plugins_helpers_libparts_a_SOURCES += \
+	plugins/common/child.c \
 	plugins/common/chunk.c \
 	plugins/common/confine.c \
 	plugins/common/host.c \

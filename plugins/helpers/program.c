@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/child.h"
 #include "common/chunk.h"
 #include "helpers/helpers.h"
 
@@ -107,25 +107,14 @@ static void strings_free(char **z)
 
 static int start(struct run *r)
 {
-    const int fds[] = {r->in, r->out[1], r->err[1]};
-    sigset_t all, none;
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t at;
-    sigfillset(&all);
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&at);
-    for (int i = 0; i < 3; i++)
-        posix_spawn_file_actions_adddup2(&fa, fds[i], i);
-    posix_spawn_file_actions_addfchdir_np(&fa, r->cwd);
-    posix_spawn_file_actions_addclosefrom_np(&fa, 3);
-    posix_spawnattr_setsigdefault(&at, &all);
-    posix_spawnattr_setsigmask(&at, &none);
-    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSID);
-    int e = posix_spawnp(&r->pid, r->argv[0], &fa, &at, r->argv, r->env); /* never fork: the server has threads */
-    posix_spawn_file_actions_destroy(&fa);
-    posix_spawnattr_destroy(&at);
-    return e;
+    const struct child c = {.argv = r->argv,
+                            .env = r->env,
+                            .fds = {r->in, r->out[1], r->err[1]},
+                            .n_fds = 3,
+                            .cwd = &r->cwd,
+                            .in_path = true,
+                            .session = true};
+    return child_start(&c, &r->pid);
 }
 
 static void close_one(int *fd)
@@ -206,8 +195,7 @@ static void finish(struct run *r, enum end how, struct chunk c[2], char *piece)
 {
     if (how != ENDED)
         mango_program_kill(r->mark);
-    while (waitpid(r->pid, &r->status, 0) < 0 && errno == EINTR) {
-    }
+    r->status = child_reap(r->pid);
     /* What lives on may hold the pipe and write on: neither its end nor its silence is waited for. */
     for (int i = 0; i < DRAIN_MAX && feed(&r->out[0], &c[0], piece); i++) {
     }

@@ -7,7 +7,7 @@ plugins_local_local_la_SOURCES = \
 	plugins/local/plugin.c
 
 plugins_local_local_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_local_local_la_LIBADD = plugins/common/libhostbox.la plugins/common/libcommon.la -lpthread -ldl
+plugins_local_local_la_LIBADD = $(HOSTBOX_LIBS)
 plugins_local_local_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # One for each sandbox, and it forks once for each command: small, and never instrumented. Static, since it is the worker's too,
@@ -24,6 +24,6 @@ plugins_local_mango_local_runner_SOURCES = \
 	plugins/local/runner/main.c
 
 plugins_local_mango_local_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_local_mango_local_runner_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
-plugins_local_mango_local_runner_LDFLAGS = -all-static -s
+plugins_local_mango_local_runner_CFLAGS = $(BOX_COMPILE)
+plugins_local_mango_local_runner_LDFLAGS = $(BOX_LINK)
 plugins_local_mango_local_runner_LDADD =

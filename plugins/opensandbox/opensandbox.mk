@@ -13,5 +13,5 @@ plugins_opensandbox_opensandbox_la_SOURCES = \
 	plugins/opensandbox/snapshot.c
 
 plugins_opensandbox_opensandbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_opensandbox_opensandbox_la_LIBADD = plugins/common/libremote.la plugins/common/libcommon.la -lpthread -ldl
+plugins_opensandbox_opensandbox_la_LIBADD = $(REMOTE_LIBS)
 plugins_opensandbox_opensandbox_la_LDFLAGS = $(PLUGIN_LDFLAGS)

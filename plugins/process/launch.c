@@ -1,16 +1,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "common/child.h"
 #include "process/process.h"
 
 enum { WORDS_MAX = 256, START_MS = 15000, LINE_MAX = 256, TRIES = 3 };
@@ -110,28 +108,6 @@ static bool make_env(const struct process *p, const struct mango_launch_spec *sp
 
 /* ---- starting ---- */
 
-static int spawn(const struct words *argv, const struct words *env, int out, pid_t *ret_pid)
-{
-    sigset_t all, none;
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t at;
-    sigfillset(&all);
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&at);
-    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&fa, out, 1);
-    posix_spawn_file_actions_addopen(&fa, 2, "/dev/null", O_WRONLY, 0);
-    posix_spawn_file_actions_addclosefrom_np(&fa, 3);
-    posix_spawnattr_setsigdefault(&at, &all);
-    posix_spawnattr_setsigmask(&at, &none);
-    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-    int e = posix_spawn(ret_pid, argv->v[0], &fa, &at, argv->v, env->v);
-    posix_spawn_file_actions_destroy(&fa);
-    posix_spawnattr_destroy(&at);
-    return e;
-}
-
 /* The keeper's one line. */
 static bool hear(int fd, char line[LINE_MAX])
 {
@@ -160,14 +136,14 @@ static mango_status start(const struct process *p, const struct mango_call *call
     mango_status s = MANGO_OK;
     if (pipe2(fds, O_CLOEXEC) < 0)
         return fail(p->host, call, MANGO_ERETRY, "no pipe: %s", strerror(errno));
+    const struct child c = {.argv = argv.v, .env = env.v, .fds = {-1, fds[1], -1}, .n_fds = 3};
     if (!make_argv(p, spec, name, &argv) || !make_env(p, spec, name, &env))
         s = fail(p->host, call, MANGO_EINVALID, "the worker's command line or environment is too long");
-    else if ((e = spawn(&argv, &env, fds[1], &pid)) != 0)
+    else if ((e = child_start(&c, &pid)) != 0)
         s = fail(p->host, call, MANGO_ERETRY, "cannot start %s: %s", p->keeper, strerror(e));
     close(fds[1]);
     if (s == MANGO_OK) {
-        while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-        }
+        (void)child_reap(pid);
         if (!hear(fds[0], line))
             s = fail(p->host, call, MANGO_ERETRY, "the keeper of the box ended without a word");
     }

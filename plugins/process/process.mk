@@ -12,7 +12,7 @@ plugins_process_process_la_SOURCES = \
 	plugins/process/watch.c
 
 plugins_process_process_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_BINDIR='"$(bindir)"'
-plugins_process_process_la_LIBADD = plugins/common/libhostbox.la plugins/common/libcommon.la -lpthread -ldl
+plugins_process_process_la_LIBADD = $(HOSTBOX_LIBS)
 plugins_process_process_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # One for each box: small, and never instrumented.
@@ -26,6 +26,6 @@ plugins_process_mango_process_box_SOURCES = \
 	plugins/process/state.h
 
 plugins_process_mango_process_box_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_process_mango_process_box_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
-plugins_process_mango_process_box_LDFLAGS = -all-static -s
+plugins_process_mango_process_box_CFLAGS = $(BOX_COMPILE)
+plugins_process_mango_process_box_LDFLAGS = $(BOX_LINK)
 plugins_process_mango_process_box_LDADD =

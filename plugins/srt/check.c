@@ -2,11 +2,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/child.h"
 #include "srt/srt.h"
 
 enum {
@@ -19,25 +18,10 @@ static int start(struct words *argv, pid_t *ret_pid)
 {
     static char *const env[] = {"PATH=/usr/bin:/bin", NULL};
     int pipe_fds[2];
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t at;
-    sigset_t all, none;
     if (pipe2(pipe_fds, O_CLOEXEC) < 0)
         return -errno;
-    sigfillset(&all);
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&at);
-    posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&fa, pipe_fds[1], 1);
-    posix_spawn_file_actions_adddup2(&fa, pipe_fds[1], 2);
-    posix_spawn_file_actions_addclosefrom_np(&fa, 3);
-    posix_spawnattr_setsigdefault(&at, &all);
-    posix_spawnattr_setsigmask(&at, &none);
-    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
-    int e = posix_spawn(ret_pid, argv->v[0], &fa, &at, argv->v, env);
-    posix_spawn_file_actions_destroy(&fa);
-    posix_spawnattr_destroy(&at);
+    const struct child c = {.argv = argv->v, .env = env, .fds = {-1, pipe_fds[1], pipe_fds[1]}, .n_fds = 3};
+    int e = child_start(&c, ret_pid);
     close(pipe_fds[1]);
     if (e == 0)
         return pipe_fds[0];
@@ -68,7 +52,6 @@ mango_status check_host(const struct srt *s, const struct mango_call *call)
     struct words argv = {.n = 0};
     char said[SAID_MAX];
     pid_t pid = 0;
-    int status = 0;
     check_command(s, s->root ? "1879048191" : "-", &argv); /* one below the users of sandboxes */
     int fd = start(&argv, &pid);
     if (fd < 0)
@@ -79,8 +62,7 @@ mango_status check_host(const struct srt *s, const struct mango_call *call)
     close(fd);
     if (pid > 0)
         (void)kill(pid, SIGKILL); /* has ended, or never will */
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
+    (void)child_reap(pid);
     if (strcmp(said, "ready") == 0)
         return MANGO_OK;
     return fail(

@@ -14,7 +14,7 @@ plugins_srt_srt_la_SOURCES = \
 	plugins/srt/srt.h
 
 plugins_srt_srt_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_srt_srt_la_LIBADD = plugins/common/libhostbox.la plugins/common/libcommon.la -lpthread -ldl
+plugins_srt_srt_la_LIBADD = $(HOSTBOX_LIBS)
 plugins_srt_srt_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # Process 1 of a sandbox, whatever its root is: static, small, and never instrumented.
@@ -34,6 +34,6 @@ plugins_srt_mango_srt_runner_SOURCES = \
 	plugins/srt/runner/outside.h
 
 plugins_srt_mango_srt_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS)
-plugins_srt_mango_srt_runner_CFLAGS = -std=gnu17 $(WARN_CFLAGS)
-plugins_srt_mango_srt_runner_LDFLAGS = -all-static -s
+plugins_srt_mango_srt_runner_CFLAGS = $(BOX_COMPILE)
+plugins_srt_mango_srt_runner_LDFLAGS = $(BOX_LINK)
 plugins_srt_mango_srt_runner_LDADD =

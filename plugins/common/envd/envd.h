@@ -35,6 +35,8 @@ enum {
     ENVD_IDLE_MAX_S = 24 * 3600, /* no plan has more */
 };
 
+struct envd;
+
 struct envd_flavor {
     const char *service; /* for people */
     const char *prefix;  /* of variables: "E2B" */
@@ -42,6 +44,8 @@ struct envd_flavor {
     bool by_host;        /* the data plane is found by its host name alone: no routing headers */
     bool v2;             /* POST /v2/sandboxes first */
     bool both_spellings; /* of the internet switch: versions differ */
+    /* What only this one has; those that both have are read by then. */
+    mango_status (*settings)(struct envd *e, const struct mango_call *call);
 };
 
 struct envd {
@@ -83,9 +87,10 @@ struct sandbox {
 };
 
 /* ---- setup.c ---- */
-mango_status envd_open(struct envd *e, const struct mango_host *h, const struct mango_call *call,
-                       const struct envd_flavor *flavor);
-void envd_close(struct envd *e);
+/* init and fini of a backend of this flavor. */
+mango_status envd_init(const struct envd_flavor *flavor, const struct mango_host *h, const struct mango_call *call,
+                       void **ret_ctx);
+void envd_fini(void *ctx);
 /* PREFIX_NAME; malloc memory or NULL. */
 char *envd_setting(const struct envd *e, const char *name);
 mango_status envd_no_memory(const struct envd *e, const struct mango_call *call);
@@ -174,6 +179,8 @@ mango_status envd_list_owned(void *ctx, const struct mango_call *call, struct ma
 void envd_drop_all(struct envd *e);
 
 /* ---- service.c ---- */
+/* All that there is; the bits of a backend say what of it is good with its service. */
+extern const struct mango_sandbox_ops envd_ops;
 mango_status envd_health(void *ctx, const struct mango_call *call);
 mango_status envd_pause(void *ctx, const struct mango_call *call, struct mango_sv id);
 mango_status envd_resume(void *ctx, const struct mango_call *call, struct mango_sv id);

@@ -28,19 +28,29 @@ static void sync_args(void *ctx, struct rbox_args *a, const struct rbox_frames *
     rbox_argz(a, b->root);
 }
 
-/* What is written must be on the disk: services have lost files of a paused sandbox. */
+/* What is written must be on the disk: services have lost files of a paused sandbox. A
+ * box_leave after MANGO_OK. */
+static mango_status enter_synced(struct envd *e, const struct mango_call *call, struct mango_sv id, struct box **ret)
+{
+    mango_status s = box_enter(e, call, id, ret);
+    if (s < 0)
+        return s;
+    struct mango_call own = remote_within(e->host, call, SYNC_MS);
+    struct start st = {.args = sync_args, .ctx = *ret, .what = "write all files to the disk"};
+    s = envd_start(*ret, &own, &st);
+    if (s < 0)
+        box_leave(*ret);
+    return s;
+}
+
 mango_status envd_pause(void *ctx, const struct mango_call *call, struct mango_sv id)
 {
     struct envd *e = ctx;
     struct box *b;
-    mango_status s = box_enter(e, call, id, &b);
+    mango_status s = enter_synced(e, call, id, &b);
     if (s < 0)
         return s;
-    struct mango_call own = remote_within(e->host, call, SYNC_MS);
-    struct start st = {.args = sync_args, .ctx = b, .what = "write all files to the disk"};
-    s = envd_start(b, &own, &st);
-    if (s == MANGO_OK)
-        s = control_pause(e, call, b->live.id);
+    s = control_pause(e, call, b->live.id);
     if (s == MANGO_OK)
         set_paused(b, true);
     box_leave(b);
@@ -68,14 +78,10 @@ mango_status envd_snapshot(void *ctx, const struct mango_call *call, struct mang
 {
     struct envd *e = ctx;
     struct box *b;
-    mango_status s = box_enter(e, call, id, &b);
+    mango_status s = enter_synced(e, call, id, &b);
     if (s < 0)
         return s;
-    struct mango_call own = remote_within(e->host, call, SYNC_MS);
-    struct start st = {.args = sync_args, .ctx = b, .what = "write all files to the disk"};
-    s = envd_start(b, &own, &st);
-    if (s == MANGO_OK)
-        s = control_snapshot(e, call, b->live.id, ret);
+    s = control_snapshot(e, call, b->live.id, ret);
     box_leave(b);
     return s;
 }
@@ -127,3 +133,24 @@ mango_status envd_keep_alive(void *ctx, const struct mango_call *call, struct ma
     box_leave(b);
     return s;
 }
+
+const struct mango_sandbox_ops envd_ops = {
+    .struct_size = sizeof(envd_ops),
+    .create = envd_create,
+    .attach = envd_attach,
+    .exec = envd_exec,
+    .read = envd_read,
+    .write = envd_write,
+    .stat = envd_stat,
+    .destroy = envd_destroy,
+    .health = envd_health,
+    .detach = envd_detach,
+    .list_owned = envd_list_owned,
+    .pause = envd_pause,
+    .resume = envd_resume,
+    .snapshot = envd_snapshot,
+    .snapshot_delete = envd_snapshot_delete,
+    .fork = envd_fork,
+    .set_network = envd_set_network,
+    .keep_alive = envd_keep_alive,
+};

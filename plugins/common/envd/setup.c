@@ -33,8 +33,8 @@ static mango_status read_root(struct envd *e, const struct mango_call *call)
     return MANGO_OK;
 }
 
-mango_status envd_open(struct envd *e, const struct mango_host *h, const struct mango_call *call,
-                       const struct envd_flavor *flavor)
+static mango_status open_it(struct envd *e, const struct mango_host *h, const struct mango_call *call,
+                            const struct envd_flavor *flavor)
 {
     char variable[64];
     *e = (struct envd){.flavor = flavor, .host = h};
@@ -54,11 +54,12 @@ mango_status envd_open(struct envd *e, const struct mango_host *h, const struct 
     snprintf(variable, sizeof(variable), "%s_RBOX", flavor->prefix);
     if (s == MANGO_OK)
         s = rbox_load(h, call, variable, &e->program);
-    return s;
+    return s == MANGO_OK ? flavor->settings(e, call) : s;
 }
 
-void envd_close(struct envd *e)
+void envd_fini(void *ctx)
 {
+    struct envd *e = ctx;
     envd_drop_all(e);
     live_table_destroy(&e->boxes);
     if (e->key)
@@ -69,4 +70,20 @@ void envd_close(struct envd *e)
         free(all[i]);
     rbox_unload(e->host, &e->program);
     remote_close(&e->r);
+    free(e);
+}
+
+mango_status envd_init(const struct envd_flavor *flavor, const struct mango_host *h, const struct mango_call *call,
+                       void **ret_ctx)
+{
+    struct envd *e = calloc(1, sizeof(*e));
+    if (!e)
+        return fail(h, call, MANGO_ERETRY, "out of memory");
+    mango_status s = open_it(e, h, call, flavor);
+    if (s < 0) {
+        envd_fini(e);
+        return s;
+    }
+    *ret_ctx = e;
+    return MANGO_OK;
 }

@@ -2,17 +2,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <termios.h>
 #include <unistd.h>
 
+#include "common/child.h"
 #include "common/hostbox/hostbox.h"
 #include "common/runner/wire.h"
 
@@ -25,26 +24,13 @@ enum { SEND_S = 5 /* for a runner that was stopped from inside of the sandbox */
 static int spawn_runner(const struct box *b, int sock, pid_t *ret_pid)
 {
     struct words argv = {.n = 0};
-    sigset_t all, none;
-    posix_spawn_file_actions_t fa;
-    posix_spawnattr_t at;
-    sigfillset(&all);
-    sigemptyset(&none);
-    posix_spawn_file_actions_init(&fa);
-    posix_spawnattr_init(&at);
-    for (int fd = 0; fd < 3; fd++)
-        posix_spawn_file_actions_addopen(&fa, fd, "/dev/null", fd == 0 ? O_RDONLY : O_WRONLY, 0);
-    posix_spawn_file_actions_adddup2(&fa, sock, RUNNER_FD);
-    posix_spawn_file_actions_addfchdir_np(&fa, b->root_fd);
-    posix_spawn_file_actions_addclosefrom_np(&fa, RUNNER_FD + 1);
-    posix_spawnattr_setsigdefault(&at, &all);
-    posix_spawnattr_setsigmask(&at, &none);
-    posix_spawnattr_setflags(&at, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    const struct child c = {.argv = argv.v,
+                            .env = b->env,
+                            .fds = {-1, -1, -1, [RUNNER_FD] = sock},
+                            .n_fds = RUNNER_FD + 1,
+                            .cwd = &b->root_fd};
     b->all->kind->command(b, &argv);
-    int e = argv.n == 0 || argv.n == WORDS_MAX ? E2BIG : posix_spawn(ret_pid, argv.v[0], &fa, &at, argv.v, b->env);
-    posix_spawn_file_actions_destroy(&fa);
-    posix_spawnattr_destroy(&at);
-    return e;
+    return argv.n == 0 || argv.n == WORDS_MAX ? E2BIG : child_start(&c, ret_pid);
 }
 
 /* With b->live.lock held. 0 or errno. */
@@ -75,8 +61,7 @@ static void reap(pid_t pid, int ms)
     struct pollfd p = {.fd = pidfd, .events = POLLIN};
     if (pidfd < 0 || poll(&p, 1, ms) <= 0)
         (void)kill(pid, SIGKILL);
-    while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
-    }
+    (void)child_reap(pid);
     if (pidfd >= 0)
         close(pidfd);
 }
