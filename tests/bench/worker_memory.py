@@ -7,17 +7,16 @@ The shell of the tools and what it runs are no part of it: they are the same wor
 import os
 import shutil
 import sys
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 for folder in ("e2e", "sdk"):
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), folder))
 from harness import Database, FakeModel, Mangod, Process, wait_for  # noqa: E402
 from turns import fake  # noqa: E402
-from worker_rig import MangoWorker, issue  # noqa: E402
+from worker_rig import GATE, MangoWorker, bash, issue, pass_gate  # noqa: E402
 import run as sdk  # noqa: E402
 
-SETTLE_S = 3  # the garbage of a start is collected, or not
+STILL = 10  # looks in a row, 0.1 s apart, at a memory that has not changed: the garbage of a start is collected, or not
 SERVED = 20  # calls before it is measured in the 21st
 
 
@@ -25,6 +24,18 @@ def memory(pid):
     with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as f:
         rows = dict(line.split(":") for line in f if ":" in line and line[0].isupper())
     return [int(rows[name].split()[0]) / 1024 for name in ("Rss", "Pss")]
+
+
+def settled(pid):
+    """Its memory, once it stands still."""
+    seen = []
+
+    def still():
+        seen.append(memory(pid))
+        sizes = {round(rss, 1) for rss, _ in seen[-STILL:]}
+        return seen[-1] if len(seen) >= STILL and len(sizes) == 1 else None
+
+    return wait_for("the memory stands still", still, 60, every=0.1)
 
 
 class Official:
@@ -44,14 +55,14 @@ def measure(server, name, start):
     agent = client.post("/v1/agents", {"name": name, "model": "m", "tools": [{"type": "agent_toolset_20260401"}]})["id"]
     worker = start(f"http://127.0.0.1:{server.port}", environment, issue(server, environment), folder)
     try:
-        time.sleep(SETTLE_S)
-        idle = memory(worker.process.pid)
+        idle = settled(worker.process.pid)
         session = client.post("/v1/sessions", {"agent": agent, "environment_id": environment})["id"]
         lines = [x for i in range(SERVED) for x in ('tool bash {"command":"echo %d"}' % i, "---")]
-        client.say(session, fake(*lines, 'tool bash {"command":"touch %s/now; sleep 6"}' % folder, "---", "text done"))
-        wait_for("the last call runs", lambda: os.path.exists(os.path.join(folder, "now")), 120)
-        time.sleep(1)
-        return idle, memory(worker.process.pid)
+        client.say(session, fake(*lines, bash(f"cd {folder}; {GATE}"), "---", "text done"))
+        wait_for("the last call runs", lambda: os.path.exists(os.path.join(folder, "begun")), 120)
+        serving = settled(worker.process.pid)
+        pass_gate(lambda: [folder])
+        return idle, serving
     finally:
         worker.process.end()
 

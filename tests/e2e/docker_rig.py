@@ -78,15 +78,18 @@ class Wire:
         os.unlink(self.path)
 
 
-def kill_engine():
-    """docker-run starts it again."""
-    socket_path = os.environ["DOCKER_HOST"].removeprefix("unix://")
+def dockerd():
+    """The process of the Engine."""
 
     def pids():
-        return [p for p in host_processes(f"unix://{socket_path}") if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "dockerd"]
+        return [p for p in host_processes(os.environ["DOCKER_HOST"]) if os.path.basename(os.readlink(f"/proc/{p}/exe")) == "dockerd"]
 
-    wait_for("one dockerd", lambda: len(pids()) == 1)
-    os.kill(pids()[0], signal.SIGKILL)
+    return wait_for("one dockerd", lambda: (lambda found: found[0] if len(found) == 1 else None)(pids()))
+
+
+def kill_engine():
+    """docker-run starts it again."""
+    os.kill(dockerd(), signal.SIGKILL)
 
 
 def engine_is_back():

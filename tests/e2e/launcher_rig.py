@@ -5,7 +5,7 @@ import signal
 import time
 
 from harness import BUILD, Process, wait_for
-from worker_rig import IDLE_MS, WorkerCase
+from worker_rig import ENDS_THE_SECOND_TIME, GATE, IDLE_MS, NEVER, WorkerCase, bash, pass_gate
 
 GRACE_S = 20
 
@@ -88,6 +88,10 @@ class Launchers:
             """session's label -> names of what lives of its boxes."""
             raise NotImplementedError
 
+        def workspaces(self):
+            """The folders of the sessions, as this process reaches them."""
+            raise NotImplementedError
+
         def clean(self):
             raise NotImplementedError
 
@@ -102,6 +106,12 @@ class Launchers:
         def started(self, session, name):
             """The session's command has run up to `touch NAME`: its file is in the workspace."""
             wait_for(f"the command has made {name}", lambda: self.workspace_has(name), 60, 0.05)
+
+        def workspace_has(self, name):
+            return any(os.path.exists(os.path.join(w, name)) for w in self.workspaces())
+
+        def pass_gate(self, name="go"):
+            pass_gate(self.workspaces, name)
 
         # ---- tests ----
 
@@ -123,7 +133,10 @@ class Launchers:
             self.supervise()
             sessions = [self.new() for _ in range(3)]
             for s in sessions:
-                self.say(s, 'tool bash {"command":"ls; echo %s > mine; sleep 1; cat mine"}' % s, "---", "text done")
+                self.say(s, bash(f"ls; echo {s} > mine; mkfifo go-{s}; cat go-{s}; cat mine"), "---", "text done")
+            wait_for("all have written theirs", lambda: all(self.workspace_has("go-" + s) for s in sessions), 60, 0.05)
+            for s in sessions:
+                self.pass_gate("go-" + s)
             for s in sessions:
                 self.assertEqual(self.results(self.wait_end(s))[0], (s, False))
                 self.check_pairs(s)
@@ -131,7 +144,7 @@ class Launchers:
         def test_sigterm_ends_in_order(self):
             w = self.supervise()
             s = self.new()
-            self.say(s, 'tool bash {"command":"touch begun; sleep 300"}', "---", "text done")
+            self.say(s, bash(f"touch begun; {NEVER}"), "---", "text done")
             self.started(s, "begun")
             self.assertEqual(w.end(), 0)
             self.assertEqual(self.boxes(), {})
@@ -145,14 +158,14 @@ class Launchers:
         def test_a_supervisor_that_was_killed_is_followed(self):
             first = self.supervise()
             s = self.new()
-            self.say(s, 'tool bash {"command":"touch begun; while [ ! -e go ]; do sleep 0.1; done; echo went"}', "---", "text done")
+            self.say(s, bash(f"{GATE}; echo went"), "---", "text done")
             self.started(s, "begun")
             first.kill()
             before = self.wait_box()
             second = self.supervise()
             wait_for("the box is found", lambda: "a box of an earlier supervisor is found" in second.log(), 30)
             self.assertEqual(self.boxes(), before, "it is the same box")
-            self.put("go")
+            self.pass_gate()
             self.assertEqual(self.results(self.wait_end(s)), [("went", False)])
             self.check_leases(s)
             self.wait_no_box()
@@ -160,7 +173,7 @@ class Launchers:
         def test_a_box_that_was_killed_gives_its_item_back(self):
             w = self.supervise()
             s = self.new()
-            self.say(s, 'tool bash {"command":"echo x >> runs; touch begun; [ $(wc -l < runs) -gt 1 ] || sleep 300; echo end"}', "---", "text done")
+            self.say(s, bash(ENDS_THE_SECOND_TIME), "---", "text done")
             self.started(s, "begun")
             since = time.monotonic()
             self.kill_box()
@@ -174,11 +187,11 @@ class Launchers:
         def test_mangod_that_was_killed_comes_back(self):
             self.supervise()
             s = self.new()
-            self.say(s, 'tool bash {"command":"touch begun; while [ ! -e go ]; do sleep 0.1; done; echo went"}', "---", "text done")
+            self.say(s, bash(f"{GATE}; echo went"), "---", "text done")
             self.started(s, "begun")
             self.server.kill()
             self.server.process.end()
-            self.put("go")
+            self.pass_gate()
             self.server.start()
             events = self.wait_end(s)
             self.check_pairs(s)
@@ -198,7 +211,7 @@ class Launchers:
         def test_a_stopped_worker_is_fenced_when_it_wakes(self):
             self.supervise("--max-boxes", "4")
             s = self.new()
-            self.say(s, 'tool bash {"command":"echo x >> runs; touch begun; [ $(wc -l < runs) -gt 1 ] || sleep 300; echo end"}', "---", "text done")
+            self.say(s, bash(ENDS_THE_SECOND_TIME), "---", "text done")
             self.started(s, "begun")
             wake = self.stop_box()
             # The lease ends, the session goes to another box; the launcher has removed the stopped one before.
@@ -214,15 +227,19 @@ class Launchers:
             for step in ("claimed work", "a box is launched", "tool", "idle"):
                 s = self.new()
                 first = self.supervise()
-                self.say(s, 'tool bash {"command":"echo x >> runs; touch begun-%s; sleep 1; echo end"}' % s[-6:], "---", "text done")
+                gate = "go-" + s
+                self.say(s, bash(f"[ -p {gate} ] || mkfifo {gate}; cat {gate}; echo end"), "---", "text done")
                 if step == "tool":
-                    self.started(s, "begun-" + s[-6:])
+                    self.started(s, gate)
                 elif step == "idle":
+                    self.pass_gate(gate)
                     self.wait_end(s)
                 else:
                     wait_for(step, lambda: step in first.log(), 30, 0.005)
                 first.kill()
                 second = self.supervise()
+                if step != "idle":
+                    self.pass_gate(gate)
                 self.assertEqual(self.results(self.wait_end(s)), [("end", False)], step)
                 self.wait_left(s)
                 self.check_leases(s)
@@ -231,10 +248,10 @@ class Launchers:
         def test_the_environment_key_is_nowhere_in_a_box(self):
             self.supervise()
             s = self.new()
-            self.say(s, 'tool bash {"command":"touch begun; while [ ! -e go ]; do sleep 0.1; done; env; set; cat /proc/[0-9]*/environ; echo end"}', "---", "text done")
+            self.say(s, bash(f"{GATE}; env; set; cat /proc/[0-9]*/environ; echo end"), "---", "text done")
             self.started(s, "begun")
             self.look_for_key()
-            self.put("go")
+            self.pass_gate()
             out = self.results(self.wait_end(s))[0][0]
             self.assertIn("end", out)
             self.assertNotIn(self.key, out)

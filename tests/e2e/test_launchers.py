@@ -7,8 +7,9 @@ import unittest
 
 from harness import BUILD, FakeModel, Mangod, main, wait_for
 from launcher_rig import Launchers, memory
-from sandbox import host_processes
+from sandbox import host_processes, host_words
 from turns import fake
+from worker_rig import ENDS_THE_SECOND_TIME, bash
 
 
 class Keepers:
@@ -54,13 +55,6 @@ class ProcessLauncher(Launchers.Case):
         base = self.base()
         return [os.path.join(base, n, "workspace") for n in os.listdir(base) if n.startswith("session-")] if os.path.isdir(base) else []
 
-    def workspace_has(self, name):
-        return any(os.path.exists(os.path.join(w, name)) for w in self.workspaces())
-
-    def put(self, name):
-        for w in self.workspaces():
-            open(os.path.join(w, name), "w").close()
-
     def worker_of(self, keeper):
         with open(f"/proc/{keeper}/task/{keeper}/children", encoding="ascii") as f:
             return int(f.read().split()[0])
@@ -101,14 +95,14 @@ class ProcessLauncher(Launchers.Case):
     def test_a_keeper_that_was_killed_takes_its_worker_along(self):
         self.supervise()
         s = self.new()
-        self.say(s, 'tool bash {"command":"echo x >> runs; touch begun; [ $(wc -l < runs) -gt 1 ] || sleep 3217; echo end"}', "---", "text done")
+        self.say(s, bash(ENDS_THE_SECOND_TIME.replace("never", "never-3217")), "---", "text done")
         self.started(s, "begun")
         (_, pid), = self.keepers()
         worker = self.worker_of(pid)
         os.kill(pid, signal.SIGKILL)
         wait_for("its worker ends", lambda: not os.path.exists(f"/proc/{worker}"), 20)
         self.assertEqual(self.results(self.wait_end(s)), [("end", False)])
-        wait_for("its command ends", lambda: not host_processes("3217"), 20)
+        wait_for("its command ends", lambda: not host_words("never-3217"), 20)
         self.check_pairs(s)
 
     def test_what_persists_of_a_session_can_be_forgotten(self):

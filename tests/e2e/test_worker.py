@@ -6,7 +6,7 @@ import time
 
 from harness import BUILD, main, wait_for
 from rig import fill
-from worker_rig import IDLE_MS, WorkerCase
+from worker_rig import ENDS_THE_SECOND_TIME, GATE, IDLE_MS, NEVER, TURN_S, WorkerCase, bash
 
 
 class Serving(WorkerCase):
@@ -49,7 +49,7 @@ class Serving(WorkerCase):
         self.say(s, 'tool bash {"command":"echo confirmed; echo x >> ran"}', 'tool bash {"command":"echo x >> denied"}', "---", "text done")
         ids = self.wait_end(s, reason="requires_action")[-1]["stop_reason"]["event_ids"]
         self.assertEqual(len(ids), 2)
-        time.sleep(IDLE_MS / 1000)  # held calls put the end of the idle session off
+        self.wait_held(s, IDLE_MS / 1000)  # held calls put the end of the idle session off
         self.assertFalse(os.path.exists(os.path.join(self.folder, "ran")))
         self.send(s, {"type": "user.tool_confirmation", "tool_use_id": ids[0], "result": "allow"}, {"type": "user.tool_confirmation", "tool_use_id": ids[1], "result": "deny"})
         results = {e["tool_use_id"]: e for e in self.wait_end(s) if e["type"].endswith("tool_result")}
@@ -73,7 +73,7 @@ class Serving(WorkerCase):
         for i in range(3):  # at once, near the end of the window, and when the worker has left
             self.assertEqual(self.results(self.turn(s, 'tool bash {"command":"echo message %d"}' % i, "---", "text done")), [(f"message {i}", False)])
             if i == 0:
-                time.sleep(IDLE_MS / 1000 * 0.95)
+                time.sleep(IDLE_MS / 1000 * 0.95)  # where the race is: whichever side wins, it is served
             else:
                 self.wait_left(s)
 
@@ -108,10 +108,11 @@ class Ends(WorkerCase):
     def test_case_03_a_call_that_an_interrupt_kills_is_ended_and_not_run_again(self):
         self.start()
         s = self.new()
-        self.say(s, 'tool bash {"command":"echo x >> counter; sleep 60; echo y >> counter"}', "---", "text never")
-        self.there("counter")
+        self.say(s, bash(f"echo x >> counter; {NEVER}; echo y >> counter"), "---", "text never")
+        self.there("never")
         self.send(s, {"type": "user.interrupt"})
         self.wait_end(s)
+        self.nobody_waits()
         self.assertEqual(self.results(self.turn(s, 'tool bash {"command":"echo next"}', "---", "text done"))[-1], ("next", False))
         self.wait_left(s)
         self.turn(s, "text a fresh runner reads the history")
@@ -121,10 +122,12 @@ class Ends(WorkerCase):
     def test_a_lost_lease_goes_to_a_second_worker_and_the_first_is_fenced(self):
         first = self.start()
         s = self.new()
-        self.say(s, 'tool bash {"command":"echo run >> runs; sleep 2; echo done"}', "---", "text done")
-        self.there("runs")
+        self.say(s, bash(f"echo run >> runs; {GATE}; echo done"), "---", "text done")
+        self.there("begun")
         first.signal(signal.SIGSTOP)
         self.start()
+        wait_for("the second runs it too", lambda: self.read("runs") == "run\nrun\n", TURN_S)
+        self.pass_gate()
         self.wait_end(s)
         first.signal(signal.SIGCONT)
         wait_for("the first notices", lambda: "lease lost" in first.log(), 20)
@@ -136,8 +139,8 @@ class Ends(WorkerCase):
     def test_a_shutdown_in_mid_tool_sends_the_error_result_and_stops_the_item(self):
         w = self.start()
         s = self.new()
-        self.say(s, 'tool bash {"command":"touch runs; sleep 600; touch ended"}', "---", "text told")
-        self.there("runs")
+        self.say(s, bash(f"{NEVER}; touch ended"), "---", "text told")
+        self.there("never")
         began = time.monotonic()
         self.assertEqual(w.end(), 0)
         self.assertLess(time.monotonic() - began, 30)
@@ -157,8 +160,8 @@ class Ends(WorkerCase):
     def test_a_graceful_stop_by_the_operator_ends_the_service_of_the_session(self):
         self.start()
         s = self.new()
-        self.say(s, 'tool bash {"command":"echo x >> runs; sleep 600"}', "---", "text told")
-        self.there("runs")
+        self.say(s, bash(f"echo x >> runs; {NEVER}"), "---", "text told")
+        self.there("never")
         item = self.items(s)[0]["id"]
         self.client.post(f"/v1/environments/{self.environment}/work/{item}/stop", {})
         results = self.results(self.wait_end(s))
@@ -186,8 +189,8 @@ class Ends(WorkerCase):
     def test_a_worker_that_is_killed_leaves_the_session_to_the_next(self):
         w = self.start()
         s = self.new()
-        self.say(s, 'tool bash {"command":"echo x >> runs; sleep 1; echo done"}', "---", "text done")
-        self.there("runs")
+        self.say(s, bash(ENDS_THE_SECOND_TIME), "---", "text done")
+        self.there("never")
         w.kill()
         self.start()
         self.wait_end(s)
@@ -196,7 +199,11 @@ class Ends(WorkerCase):
     def test_case_37_a_tool_outlives_the_lease_three_times(self):
         self.start()
         s = self.new()
-        self.assertEqual(self.results(self.turn(s, 'tool bash {"command":"echo x >> runs; sleep %d; echo late"}' % (3 * self.TTL_S), "---", "text done")), [("late", False)])
+        self.say(s, bash(f"echo x >> runs; {GATE}; echo late"), "---", "text done")
+        self.there("begun")
+        self.wait_held(s, 3 * self.TTL_S)
+        self.pass_gate()
+        self.assertEqual(self.results(self.wait_end(s)), [("late", False)])
         self.assertEqual(self.read("runs"), "x\n")
         self.assertEqual(len(self.items(s)), 1, "one item served it all")
 
@@ -280,7 +287,9 @@ class HandedOver(WorkerCase):
         self.assertEqual(json.loads(self.read("..item"))["data"]["id"], s)
 
     def test_case_06_a_script_that_does_not_wait_for_its_child_loses_nothing(self):
-        script = self.script(f"(sleep 1; exec {self.worker_path()} run --workdir {self.folder} --max-idle 500ms) &", "exit 0")
+        # The child begins when the script has ended, and with it the only writer of the FIFO.
+        over = os.path.join(self.folder, "..over")
+        script = self.script(f"mkfifo {over}", f"(cat {over}; exec {self.worker_path()} run --workdir {self.folder} --max-idle 500ms) &", f"exec 9> {over}", "exit 0")
         w = self.start("--on-work", script)
         s = self.new()
         self.assertEqual(self.results(self.turn(s, 'tool bash {"command":"echo late but served"}', "---", "text done")), [("late but served", False)])

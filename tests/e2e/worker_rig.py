@@ -1,4 +1,6 @@
 """mango-worker as a process, and a server with an environment for it."""
+import datetime
+import errno
 import json
 import os
 import shutil
@@ -13,6 +15,30 @@ from turns import IDLE, ModelCase, fake
 
 IDLE_MS = 1500  # a worker leaves a session that has been idle so long
 TURN_S = 60
+# What commands of the tests wait at: a FIFO that nobody writes, for those that are to be killed, and one that pass_gate opens.
+NEVER = "mkfifo never; cat never"
+GATE = "[ -p go ] || mkfifo go; touch begun; cat go"
+ENDS_THE_SECOND_TIME = f"echo x >> runs; touch begun; [ $(wc -l < runs) -gt 1 ] || {{ {NEVER}; }}; echo end"
+
+
+def bash(command):
+    """The line of a script that calls the tool with it."""
+    return "tool bash " + json.dumps({"command": command})
+
+
+def pass_gate(folders, name="go", timeout=TURN_S):
+    """Lets what waits at the FIFO `name` of any of the folders go on: waits for it."""
+
+    def opened():
+        for folder in folders():
+            try:
+                os.close(os.open(os.path.join(folder, name), os.O_WRONLY | os.O_NONBLOCK))
+                return True
+            except OSError:
+                pass  # no such FIFO, or nobody reads it yet
+        return False
+
+    wait_for(f"a command waits at {name}", opened, timeout)
 
 
 def issue(server, environment):
@@ -163,8 +189,35 @@ class WorkerCase(ModelCase):
         with open(os.path.join(self.folder, name), encoding="utf-8") as f:
             return f.read()
 
+    def pass_gate(self, name="go"):
+        pass_gate(lambda: [self.folder], name)
+
+    def nobody_waits(self, name="never"):
+        """The command that waited at this FIFO has ended."""
+
+        def gone():
+            try:
+                os.close(os.open(os.path.join(self.folder, name), os.O_WRONLY | os.O_NONBLOCK))
+            except OSError as e:
+                return e.errno == errno.ENXIO
+            return False
+
+        wait_for(f"no command waits at {name}", gone, 20)
+
+    def wait_held(self, session, seconds):
+        """Until a worker has renewed its lease of the session's item so long after the call."""
+        item = (lambda only: only["id"])(*self.items(session))
+
+        def renewed():
+            found = next(w for w in self.items(session) if w["id"] == item)
+            at = found["latest_heartbeat_at"] or found["acknowledged_at"]
+            return datetime.datetime.fromisoformat(at) >= until
+
+        until = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(seconds=seconds)
+        wait_for(f"the item is held for {seconds} s", renewed, seconds + 30)
+
     def there(self, name, timeout=TURN_S):
         wait_for(f"{name} is there", lambda: os.path.exists(os.path.join(self.folder, name)), timeout)
 
 
-__all__ = ["IDLE_MS", "MangoWorker", "WorkerCase", "issue", "unittest"]
+__all__ = ["ENDS_THE_SECOND_TIME", "GATE", "IDLE_MS", "MangoWorker", "NEVER", "WorkerCase", "bash", "issue", "pass_gate", "unittest"]
