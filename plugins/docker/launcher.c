@@ -183,7 +183,7 @@ static mango_status launch(void *ctx, const struct mango_call *call, const struc
 {
     struct docker *d = ctx;
     char name[BOX_NAME_MAX];
-    struct look l;
+    struct look l, ended = {0};
     bool taken;
     mango_status s = check(d, call, spec);
     if (s == MANGO_OK)
@@ -196,9 +196,12 @@ static mango_status launch(void *ctx, const struct mango_call *call, const struc
                         name);
         if (l.there && !l.created && sv_is(spec->work_id, l.work)) /* runs, or has ended: an item is launched once */
             return give(d, &l, ret_id);
-        if (l.there) /* of a claim that is over, since two may not write to one workspace; or cut off before its start */
+        if (l.there && ended.there && strcmp(ended.id, l.id) != 0) /* while the last one left, an item overtook this */
+            return fail(d->host, call, MANGO_ERETRY, "another item of the session has been given a box meanwhile");
+        if (l.there) { /* of a claim that is over, since two may not write to one workspace; or cut off before its start */
+            ended = l;
             s = replace(d, call, &l);
-        else
+        } else
             s = make(d, call, spec, name, &taken);
     }
     return s == MANGO_OK ? fail(d->host, call, MANGO_ERETRY, "the container %s comes and goes", name) : s;

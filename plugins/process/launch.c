@@ -174,14 +174,19 @@ static bool work_id_ok(struct mango_sv id)
 static mango_status launch_in(const struct process *p, const struct mango_call *call,
                               const struct mango_launch_spec *spec, const char *name, int home)
 {
-    char line[LINE_MAX] = "";
+    char line[LINE_MAX] = "", ended[WORK_ID_MAX + 1] = "";
     struct state old;
     for (int i = 0; i < TRIES; i++) {
         bool known = state_read(home, &old);
         if (known && sv_is(spec->work_id, old.work_id))
             return MANGO_OK; /* lives, or has ended: an item is launched once */
-        if (home_busy(home) && known && !keeper_end(p, home, &old, REPLACE_GRACE_MS))
+        bool replaces = home_busy(home) && known;
+        if (replaces && *ended && strcmp(ended, old.work_id) != 0) /* while the last one left, an item overtook this */
+            return fail(p->host, call, MANGO_ERETRY, "another item of the session has been given a box meanwhile");
+        if (replaces && !keeper_end(p, home, &old, REPLACE_GRACE_MS))
             return fail(p->host, call, MANGO_ERETRY, "the box of the session's last item does not end");
+        if (replaces)
+            snprintf(ended, sizeof(ended), "%s", old.work_id);
         mango_status s = start(p, call, spec, name, line);
         if (s < 0 || strcmp(line, "ok") == 0)
             return s;
