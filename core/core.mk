@@ -60,6 +60,8 @@ libcore_la_SOURCES = \
 	core/base/siphash.h \
 	core/base/sv.c \
 	core/base/sv.h \
+	core/base/thread.c \
+	core/base/thread.h \
 	core/base/utf8.c \
 	core/base/utf8.h \
 	core/conf/conf.c \

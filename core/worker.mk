@@ -29,6 +29,8 @@ libworker_la_SOURCES = \
 	core/base/siphash.h \
 	core/base/sv.c \
 	core/base/sv.h \
+	core/base/thread.c \
+	core/base/thread.h \
 	core/base/utf8.c \
 	core/base/utf8.h \
 	core/crypto/base64.c \

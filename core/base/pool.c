@@ -5,12 +5,12 @@
  * one ended thread waits to be joined. */
 #include "base/pool.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 enum {
     POOL_IDLE_S = 10,             /* an idle thread above min lives that long */
@@ -39,16 +39,14 @@ struct mg_pool {
 /* Waits for a job. NULL: this thread has to end. Called and returns with the lock held. */
 static struct job *next_job(struct mg_pool *p)
 {
-    struct timespec until;
+    uint64_t until_ns = mg_now_ns() + POOL_IDLE_S * UINT64_C(1000000000);
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += POOL_IDLE_S;
     while (!p->head) {
         if (p->stopping)
             return NULL;
         if (p->threads <= p->opts.min)
             (void)pthread_cond_wait(&p->work, &p->lock);
-        else if (pthread_cond_timedwait(&p->work, &p->lock, &until) == ETIMEDOUT && !p->head)
+        else if (!mg_cond_wait_until(&p->work, &p->lock, until_ns) && !p->head)
             /* Another may have ended meanwhile, so that this one has to stay. */
             if (p->threads > p->opts.min)
                 return NULL;
@@ -113,7 +111,7 @@ static bool spawn(struct mg_pool *p)
 
     (void)pthread_attr_init(&attr);
     (void)pthread_attr_setstacksize(&attr, POOL_STACK);
-    rc = pthread_create(&t, &attr, thread_main, p);
+    rc = mg_thread_start(&t, &attr, thread_main, p);
     (void)pthread_attr_destroy(&attr);
     p->threads += rc == 0;
     return rc == 0;
@@ -122,7 +120,6 @@ static bool spawn(struct mg_pool *p)
 struct mg_pool *mg_pool_new(const struct mg_pool_opts *opts)
 {
     struct mg_pool *p = mg_xcalloc(1, sizeof(*p));
-    pthread_condattr_t attr;
 
     p->opts = *opts;
     if (p->opts.max < 1)
@@ -133,11 +130,8 @@ struct mg_pool *mg_pool_new(const struct mg_pool_opts *opts)
     p->opts.name = p->name;
     p->tail = &p->head;
     (void)pthread_mutex_init(&p->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&p->work, &attr);
-    (void)pthread_cond_init(&p->finished, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    mg_cond_init(&p->work);
+    mg_cond_init(&p->finished);
     (void)pthread_mutex_lock(&p->lock);
     while (p->threads < p->opts.min && spawn(p))
         ;

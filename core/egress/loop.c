@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "egress/internal.h"
 
 enum {
@@ -127,7 +128,6 @@ static void init_lists(struct mg_egress *e)
 
 mg_rc mg_egress_open(const struct mg_egress_opts *o, struct mg_egress **ret, struct mg_err *err)
 {
-    sigset_t all, old;
     struct mg_egress *e = mg_xcalloc(1, sizeof(*e));
     e->opts = *o;
     e->opts.head_ms = o->head_ms ? o->head_ms : MG_EGRESS_HEAD_MS;
@@ -145,10 +145,7 @@ mg_rc mg_egress_open(const struct mg_egress_opts *o, struct mg_egress **ret, str
     }
     mg_egress_watch(e, &e->wake, EPOLLIN);
     e->resolver = mg_resolver_new(e->wake.fd, false);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&e->thread, NULL, mg_egress_run, e);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = mg_thread_start(&e->thread, NULL, mg_egress_run, e);
     if (rc != 0) {
         free_egress(e);
         return mg_err_errno(err, rc, "start the thread of the filtering proxy");

@@ -13,6 +13,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/thread.h"
 #include "store/pg.h"
 
 enum {
@@ -346,7 +347,7 @@ struct mg_notify *mg_notify_new(const struct mg_notify_opts *o)
     n->pending = mg_map_new();
     pthread_mutex_init(&n->lock, NULL);
     n->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (n->wake_fd < 0 || pthread_create(&n->thread, NULL, notify_main, n) != 0)
+    if (n->wake_fd < 0 || mg_thread_start(&n->thread, NULL, notify_main, n) != 0)
         abort(); /* the machine has no descriptor or thread left at the start */
     return n;
 }

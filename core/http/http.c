@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "events/hub.h"
 #include "http/listen.h"
 #include "http/server.h"
@@ -155,7 +156,6 @@ static mg_rc start_threads(struct mg_http *h, struct mg_err *err)
         .thread_stop = thread_stop,
         .ctx = h,
     };
-    sigset_t all, old;
     h->pool = mg_pool_new(&po);
     const struct mg_pool_opts transfers = {
         .name = "mango-xfer",
@@ -167,10 +167,7 @@ static mg_rc start_threads(struct mg_http *h, struct mg_err *err)
     };
     h->transfers = mg_pool_new(&transfers);
     mg_loop_arm(h);
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are the program's, never the loop's */
-    int e = pthread_create(&h->joinable, NULL, mg_loop_thread, h);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int e = mg_thread_start(&h->joinable, NULL, mg_loop_thread, h);
     if (e)
         return mg_err_errno(err, e, "cannot start the HTTP thread");
     return MG_OK;
@@ -182,7 +179,6 @@ static atomic_bool server_exists;
 static struct mg_http *server_alloc(const struct mg_http_opts *o)
 {
     struct mg_http *h = mg_xcalloc(1, sizeof(*h));
-    pthread_condattr_t attr;
     h->opts = *o;
     h->limits = o->limits;
     fill_limits(&h->limits);
@@ -201,10 +197,7 @@ static struct mg_http *server_alloc(const struct mg_http_opts *o)
     h->key_sockets = mg_map_new();
     h->router = mg_router_new(o->routes);
     (void)pthread_mutex_init(&h->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&h->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    mg_cond_init(&h->changed);
     return h;
 }
 
@@ -252,18 +245,11 @@ int mg_http_port(const struct mg_http *h)
 
 void mg_http_drain(struct mg_http *h, unsigned grace_ms)
 {
-    struct timespec until;
+    uint64_t until_ns = mg_now_ns() + (uint64_t)grace_ms * 1000000;
     atomic_store(&h->draining, true);
     mg_loop_signal(h);
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += grace_ms / 1000;
-    until.tv_nsec += (long)(grace_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
     pthread_mutex_lock(&h->lock);
-    while (h->n_conns && pthread_cond_timedwait(&h->changed, &h->lock, &until) == 0)
+    while (h->n_conns && mg_cond_wait_until(&h->changed, &h->lock, until_ns))
         ;
     pthread_mutex_unlock(&h->lock);
 }

@@ -4,9 +4,9 @@
  * Concurrency: lock guards the queue and the ids; callbacks run on the thread without it, so they may start further
  * calls. */
 #include <pthread.h>
-#include <signal.h>
 
 #include "base/list.h"
+#include "base/thread.h"
 #include "model/backend.h"
 #include "model/offline.h"
 
@@ -155,16 +155,11 @@ static const struct mg_model_ops offline_ops = {
 struct mg_model *mg_model_offline_open(void)
 {
     struct offline *m = mg_xcalloc(1, sizeof(*m));
-    sigset_t all, old;
     m->base.ops = &offline_ops;
     mg_list_init(&m->queue);
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals are for the main thread */
-    int rc = pthread_create(&m->thread, NULL, run, m);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (rc == 0)
+    if (mg_thread_start(&m->thread, NULL, run, m) == 0)
         return &m->base;
     free(m);
     return NULL;

@@ -4,12 +4,12 @@
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "net/resolve.h"
 #include "net/transfer.h"
 
@@ -473,7 +473,6 @@ mg_rc mg_net_open(const struct mg_net_opts *o, struct mg_net **ret, struct mg_er
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct epoll_event ev = {.events = EPOLLIN};
-    sigset_t all, old;
     pthread_once(&once, curl_start);
     struct mg_net *n = mg_xcalloc(1, sizeof(*n));
     copy_opts(n, o);
@@ -493,10 +492,7 @@ mg_rc mg_net_open(const struct mg_net_opts *o, struct mg_net **ret, struct mg_er
     }
     set_multi(n);
     n->resolver = mg_resolver_new(n->wake_fd, n->opts.public_only && !n->proxy);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals, SIGPIPE of TLS writes included, are not for this thread */
-    int rc = pthread_create(&n->thread, NULL, run, n);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = mg_thread_start(&n->thread, NULL, run, n);
     if (rc != 0) {
         free_net(n);
         return mg_err_errno(err, rc, "start the thread for outgoing requests");

@@ -5,17 +5,16 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <fcntl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "net/address.h"
 
 enum {
@@ -62,12 +61,8 @@ static void unref(struct mg_resolver *r)
 struct mg_resolver *mg_resolver_new(int wake_fd, bool public_only)
 {
     struct mg_resolver *r = mg_xcalloc(1, sizeof(*r));
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->work, &attr);
-    pthread_cond_init(&r->found, &attr);
-    pthread_condattr_destroy(&attr);
+    mg_cond_init(&r->work);
+    mg_cond_init(&r->found);
     pthread_mutex_init(&r->lock, NULL);
     r->refs = 1;
     r->wake_fd = fcntl(wake_fd, F_DUPFD_CLOEXEC, 0);
@@ -125,21 +120,18 @@ static enum mg_resolve_state lookup(const char *host, bool public_only, char tex
     return MG_RESOLVE_FAILED;
 }
 
-/* A deadline for pthread_cond_timedwait on the monotonic clock. */
-static struct timespec after_ms(int ms)
+static uint64_t after_ms(int ms)
 {
-    uint64_t ns = mg_now_ns() + (uint64_t)ms * 1000000u;
-    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000u), .tv_nsec = (long)(ns % 1000000000u)};
+    return mg_now_ns() + (uint64_t)ms * 1000000u;
 }
 
 /* The next name to look up, or NULL when this thread shall end. Called and left with the lock held. */
 static struct name *next_name(struct mg_resolver *r)
 {
-    struct timespec until = after_ms(IDLE_MS);
-    int rc = 0;
+    uint64_t until_ns = after_ms(IDLE_MS);
     r->idle++;
-    while (mg_list_empty(&r->queue) && !r->closing && rc == 0)
-        rc = pthread_cond_timedwait(&r->work, &r->lock, &until);
+    while (mg_list_empty(&r->queue) && !r->closing && mg_cond_wait_until(&r->work, &r->lock, until_ns))
+        ;
     r->idle--;
     if (mg_list_empty(&r->queue) || r->closing)
         return NULL;
@@ -178,20 +170,16 @@ static void need_thread(struct mg_resolver *r)
 {
     pthread_attr_t attr;
     pthread_t t;
-    sigset_t all, old;
     pthread_cond_signal(&r->work);
     if (r->idle > 0 || r->threads >= MG_RESOLVE_THREADS_MAX)
         return;
     pthread_attr_init(&attr);
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&t, &attr, run, r) == 0) {
+    if (mg_thread_start(&t, &attr, run, r) == 0) {
         r->threads++;
         r->refs++;
     }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
     pthread_attr_destroy(&attr);
 }
 
@@ -260,8 +248,7 @@ enum mg_resolve_state mg_resolver_wait(struct mg_resolver *r, const char *host, 
     pthread_mutex_lock(&r->lock);
     enum mg_resolve_state state = look(r, host, text);
     while (state == MG_RESOLVE_WAIT && !mg_cancel_fired(cancel) && (!deadline_ns || mg_now_ns() < deadline_ns)) {
-        struct timespec until = after_ms(LOOK_MS);
-        (void)pthread_cond_timedwait(&r->found, &r->lock, &until);
+        (void)mg_cond_wait_until(&r->found, &r->lock, after_ms(LOOK_MS));
         state = look(r, host, text);
     }
     pthread_mutex_unlock(&r->lock);

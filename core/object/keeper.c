@@ -1,12 +1,10 @@
 #include "object/keeper.h"
 
-#include <signal.h>
-#include <time.h>
-
 #include "base/clock.h"
 #include "base/hook.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "store/file.h"
 
 enum { EXPIRE_MAX = 100 /* rows of one statement */ };
@@ -102,17 +100,9 @@ static mg_rc round_of(struct mg_objects *o, struct mg_pg *pg, struct mg_arena *a
 
 static bool wait_turn(struct mg_objects *o)
 {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    unsigned ms = o->lease_ms / 3;
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
+    uint64_t until_ns = mg_now_ns() + (uint64_t)o->lease_ms / 3 * 1000000;
     pthread_mutex_lock(&o->lock);
-    while (!o->stopping && !o->woken && pthread_cond_timedwait(&o->changed, &o->lock, &until) == 0)
+    while (!o->stopping && !o->woken && mg_cond_wait_until(&o->changed, &o->lock, until_ns))
         ;
     o->woken = false;
     bool stop = o->stopping;
@@ -140,11 +130,7 @@ static void *keeper_main(void *arg)
 
 mg_rc mg_keeper_start(struct mg_objects *o, struct mg_err *err)
 {
-    sigset_t all, old;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    int e = pthread_create(&o->keeper, NULL, keeper_main, o);
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int e = mg_thread_start(&o->keeper, NULL, keeper_main, o);
     return e ? mg_err_errno(err, e, "cannot start the object store's thread") : MG_OK;
 }
 

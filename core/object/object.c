@@ -3,6 +3,7 @@
 #include "base/hook.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/thread.h"
 #include "crypto/hash.h"
 #include "object/keeper.h"
 
@@ -20,7 +21,6 @@ static struct mg_object_key new_key(void)
 mg_rc mg_objects_open(const struct mg_objects_opts *opts, struct mg_objects **ret, struct mg_err *err)
 {
     struct mg_object_backend *backend = NULL;
-    pthread_condattr_t attr;
     mg_rc rc = opts->s3 ? mg_object_s3_open(opts->s3, &backend, err) : mg_object_folder_open(opts->dir, &backend, err);
     if (rc < 0)
         return rc;
@@ -31,10 +31,7 @@ mg_rc mg_objects_open(const struct mg_objects_opts *opts, struct mg_objects **re
     o->late_ms = opts->late_ms ? opts->late_ms : MG_OBJECT_LATE_MS;
     mg_list_init(&o->uploads);
     (void)pthread_mutex_init(&o->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&o->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    mg_cond_init(&o->changed);
     rc = mg_keeper_start(o, err);
     if (rc < 0) {
         backend->ops->close(backend);

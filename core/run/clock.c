@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "run/engine-internal.h"
 #include "run/mcp.h"
 #include "sandbox/manager.h"
@@ -40,21 +40,6 @@ enum {
     MG_CLOCK_SCAN_MAX_MS = 2000, /* between two looks for turns of dead nodes */
     MG_CLAIM_BATCH = 200,
 };
-
-static void cond_init(pthread_cond_t *c)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(c, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
-static void wait_until(pthread_cond_t *c, pthread_mutex_t *lock, uint64_t ns)
-{
-    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
-    pthread_cond_timedwait(c, lock, &t);
-}
 
 /* A lease is given up this long before the database may let another node take over. */
 static uint64_t fence_margin_ns(const struct mg_engine *e)
@@ -149,7 +134,7 @@ static void *clock_main(void *arg)
         }
         pthread_mutex_lock(&c->lock);
         if (!c->stop)
-            wait_until(&c->tick, &c->lock, next_look(c, mg_now_ns()));
+            (void)mg_cond_wait_until(&c->tick, &c->lock, next_look(c, mg_now_ns()));
     }
     pthread_mutex_unlock(&c->lock);
     return NULL;
@@ -369,7 +354,7 @@ static void *lease_main(void *arg)
         }
         pthread_mutex_lock(&c->lock);
         if (!c->stop)
-            wait_until(&c->lease_tick, &c->lock, now + scan);
+            (void)mg_cond_wait_until(&c->lease_tick, &c->lock, now + scan);
     }
     pthread_mutex_unlock(&c->lock);
     mg_pg_free(pg);
@@ -383,17 +368,18 @@ mg_rc mg_clock_start(struct mg_engine *e, struct mg_err *err)
     e->clock = c;
     c->engine = e;
     pthread_mutex_init(&c->lock, NULL);
-    cond_init(&c->tick);
-    cond_init(&c->lease_tick);
+    mg_cond_init(&c->tick);
+    mg_cond_init(&c->lease_tick);
     struct mg_pg *pg = mg_pg_new(e->opts.conninfo);
     mg_rc rc = node_enter(e, pg, &l, err);
     mg_pg_free(pg);
     if (rc < 0)
         return rc;
     lease_set(c, &l);
-    pthread_create(&c->clock_thread, NULL, clock_main, c);
-    pthread_create(&c->lease_thread, NULL, lease_main, c);
-    return MG_OK;
+    int failed = mg_thread_start(&c->clock_thread, NULL, clock_main, c);
+    if (failed == 0)
+        failed = mg_thread_start(&c->lease_thread, NULL, lease_main, c);
+    return failed ? mg_err_errno(err, failed, "start the engine's threads") : MG_OK;
 }
 
 void mg_clock_look(struct mg_engine *e)

@@ -2,6 +2,8 @@
 
 #include <stdatomic.h>
 
+#include "base/thread.h"
+
 struct mg_job {
     struct mg_toolbox *box;
     const struct mg_call *call;
@@ -34,7 +36,7 @@ struct mg_job *mg_job_start(struct mg_toolbox *b, const struct mg_call *c, struc
     *j = (struct mg_job){.box = b, .call = c, .tether = t, .cancel = mg_cancel_new()};
     pthread_mutex_init(&j->lock, NULL);
     atomic_init(&j->done, false);
-    if (pthread_create(&j->thread, NULL, run, j) == 0)
+    if (mg_thread_start(&j->thread, NULL, run, j) == 0)
         return j;
     pthread_mutex_destroy(&j->lock);
     mg_cancel_unref(j->cancel);

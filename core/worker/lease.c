@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 enum { STAMP_MAX = 128 /* bytes of a heartbeat's time as text; ours are 27 */ };
 
@@ -169,7 +170,7 @@ mg_rc mg_lease_open(const struct mg_remote *r, const char *environment_id, const
     mg_remote_quote(&l->path, work_id);
     (void)mg_buf_str(&l->path, "/heartbeat?expected_last_heartbeat=");
     mg_rc rc = first_beat(l, err);
-    if (rc == MG_OK && pthread_create(&l->thread, NULL, keep, l) != 0)
+    if (rc == MG_OK && mg_thread_start(&l->thread, NULL, keep, l) != 0)
         rc = mg_err_set(err, MG_EUNAVAIL, "no thread for the heartbeats");
     if (rc < 0) {
         lease_free(l);

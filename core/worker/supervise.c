@@ -7,6 +7,7 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "crypto/hash.h"
 #include "worker/box.h"
 #include "worker/poll.h"
@@ -84,7 +85,7 @@ static void start_job(struct mg_supervisor *s, struct job *j)
     pthread_mutex_unlock(&s->lock);
     pthread_attr_init(&detached);
     pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    int e = pthread_create(&thread, &detached, run_job, j);
+    int e = mg_thread_start(&thread, &detached, run_job, j);
     pthread_attr_destroy(&detached);
     if (e) {
         mg_log(MG_ERROR, "no thread for a box: it is served before anything else");

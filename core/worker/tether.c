@@ -1,20 +1,14 @@
 #include "worker/tether.h"
 
-#include <errno.h>
-#include <time.h>
-
 #include "base/clock.h"
+#include "base/thread.h"
 
 void mg_tether_init(struct mg_tether *t)
 {
-    pthread_condattr_t attr;
     *t = (struct mg_tether){.leave = mg_cancel_new(), .fence = mg_cancel_new()};
     mg_list_init(&t->link);
     pthread_mutex_init(&t->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    mg_cond_init(&t->changed);
 }
 
 void mg_tether_done(struct mg_tether *t)
@@ -62,8 +56,7 @@ bool mg_tether_wait(struct mg_tether *t, uint64_t deadline_ns)
         pthread_cond_wait(&t->changed, &t->lock);
         return true;
     }
-    struct timespec at = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
-    return pthread_cond_timedwait(&t->changed, &t->lock, &at) != ETIMEDOUT;
+    return mg_cond_wait_until(&t->changed, &t->lock, deadline_ns);
 }
 
 bool mg_tether_may_send(struct mg_tether *t)
