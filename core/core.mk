@@ -1,6 +1,137 @@
+# libground: what the server and the worker both stand on. libcore and libworker have it inside.
+noinst_LTLIBRARIES += libground.la
+# files: core/base/*.c core/base/*.h core/json/*.c core/json/*.h core/crypto/*.c core/crypto/*.h core/net/*.c core/net/*.h core/domain/check.c core/domain/check.h core/domain/id.c core/domain/id.h core/domain/image.c core/plugin/*.c core/plugin/*.h core/sandbox/direct.h core/sandbox/handle.c core/sandbox/helper.c core/sandbox/helper.h core/sandbox/ops.h core/tools/*.c core/tools/*.h !core/base/hook-test.c
+libground_la_SOURCES = \
+	core/base/arena.c \
+	core/base/arena.h \
+	core/base/buf.c \
+	core/base/buf.h \
+	core/base/cancel.c \
+	core/base/cancel.h \
+	core/base/clock.c \
+	core/base/clock.h \
+	core/base/err.c \
+	core/base/err.h \
+	core/base/hook-none.c \
+	core/base/hook.h \
+	core/base/list.h \
+	core/base/log.c \
+	core/base/log.h \
+	core/base/map.c \
+	core/base/map.h \
+	core/base/mem.c \
+	core/base/mem.h \
+	core/base/pool.c \
+	core/base/pool.h \
+	core/base/rng.c \
+	core/base/rng.h \
+	core/base/siphash.c \
+	core/base/siphash.h \
+	core/base/sv.c \
+	core/base/sv.h \
+	core/base/thread.c \
+	core/base/thread.h \
+	core/base/utf8.c \
+	core/base/utf8.h \
+	core/crypto/base64.c \
+	core/crypto/hash.c \
+	core/crypto/hash.h \
+	core/crypto/seal.c \
+	core/crypto/seal.h \
+	core/domain/check.c \
+	core/domain/check.h \
+	core/domain/id.c \
+	core/domain/id.h \
+	core/domain/image.c \
+	core/json/equal.c \
+	core/json/json.c \
+	core/json/json.h \
+	core/json/number.c \
+	core/json/parse.c \
+	core/json/scan.c \
+	core/json/scan.h \
+	core/json/write.c \
+	core/json/write.h \
+	core/net/address.c \
+	core/net/address.h \
+	core/net/call.c \
+	core/net/conn.c \
+	core/net/conn.h \
+	core/net/exchange.c \
+	core/net/exchange.h \
+	core/net/loop.c \
+	core/net/loop.h \
+	core/net/resolve.c \
+	core/net/resolve.h \
+	core/net/retry-after.c \
+	core/net/retry-after.h \
+	core/net/sse-parse.c \
+	core/net/sse-parse.h \
+	core/net/transfer.c \
+	core/net/transfer.h \
+	core/net/upgrade.c \
+	core/net/upgrade.h \
+	core/plugin/conn.c \
+	core/plugin/counters.c \
+	core/plugin/counters.h \
+	core/plugin/elf.c \
+	core/plugin/elf.h \
+	core/plugin/guard.c \
+	core/plugin/host.c \
+	core/plugin/host.h \
+	core/plugin/http.c \
+	core/plugin/loader.c \
+	core/plugin/names.c \
+	core/plugin/net-internal.h \
+	core/plugin/net.h \
+	core/plugin/plugin.h \
+	core/plugin/probe.c \
+	core/plugin/probe.h \
+	core/plugin/process-state.c \
+	core/plugin/process-state.h \
+	core/plugin/registry.c \
+	core/plugin/registry.h \
+	core/sandbox/direct.h \
+	core/sandbox/handle.c \
+	core/sandbox/helper.c \
+	core/sandbox/helper.h \
+	core/sandbox/ops.h \
+	core/tools/bash.c \
+	core/tools/definition.c \
+	core/tools/edit.c \
+	core/tools/file.c \
+	core/tools/file.h \
+	core/tools/glob.c \
+	core/tools/grep.c \
+	core/tools/internal.h \
+	core/tools/keep.c \
+	core/tools/keep.h \
+	core/tools/marker.c \
+	core/tools/marker.h \
+	core/tools/names.c \
+	core/tools/names.h \
+	core/tools/one-shot.c \
+	core/tools/one-shot.h \
+	core/tools/output.c \
+	core/tools/output.h \
+	core/tools/pattern.c \
+	core/tools/pattern.h \
+	core/tools/read.c \
+	core/tools/regex.c \
+	core/tools/regex.h \
+	core/tools/result.c \
+	core/tools/result.h \
+	core/tools/search.c \
+	core/tools/search.h \
+	core/tools/shell.c \
+	core/tools/shell.h \
+	core/tools/tools.c \
+	core/tools/tools.h \
+	core/tools/write.c
+
 # libcore: everything but the programs' main files and the library's door. mangod, the tools, libmango and the tests link it.
 noinst_LTLIBRARIES += libcore.la
-# files: core/*/*.c core/*/*.h !core/cmd/* !core/worker/* !core/lib/mango.* !core/base/hook-test.c
+# files: core/*/*.c core/*/*.h !core/cmd/* !core/worker/* !core/lib/mango.* !core/base/* !core/json/* !core/crypto/* !core/net/* !core/domain/check.* !core/domain/id.* !core/domain/image.c !core/plugin/* !core/sandbox/direct.h !core/sandbox/handle.c !core/sandbox/helper.* !core/sandbox/ops.h !core/tools/*
 libcore_la_SOURCES = \
 	core/api/agents.c \
 	core/api/api.h \
@@ -33,37 +164,6 @@ libcore_la_SOURCES = \
 	core/api/vaults.c \
 	core/api/waiting.c \
 	core/api/work.c \
-	core/base/arena.c \
-	core/base/arena.h \
-	core/base/buf.c \
-	core/base/buf.h \
-	core/base/cancel.c \
-	core/base/cancel.h \
-	core/base/clock.c \
-	core/base/clock.h \
-	core/base/err.c \
-	core/base/err.h \
-	core/base/hook-none.c \
-	core/base/hook.h \
-	core/base/list.h \
-	core/base/log.c \
-	core/base/log.h \
-	core/base/map.c \
-	core/base/map.h \
-	core/base/mem.c \
-	core/base/mem.h \
-	core/base/pool.c \
-	core/base/pool.h \
-	core/base/rng.c \
-	core/base/rng.h \
-	core/base/siphash.c \
-	core/base/siphash.h \
-	core/base/sv.c \
-	core/base/sv.h \
-	core/base/thread.c \
-	core/base/thread.h \
-	core/base/utf8.c \
-	core/base/utf8.h \
 	core/conf/conf.c \
 	core/conf/conf.h \
 	core/conf/file.c \
@@ -75,17 +175,10 @@ libcore_la_SOURCES = \
 	core/conf/print.c \
 	core/conf/table.c \
 	core/conf/value.c \
-	core/crypto/base64.c \
-	core/crypto/hash.c \
-	core/crypto/hash.h \
-	core/crypto/seal.c \
-	core/crypto/seal.h \
 	core/domain/agent-tools.c \
 	core/domain/agent-tools.h \
 	core/domain/agent.c \
 	core/domain/agent.h \
-	core/domain/check.c \
-	core/domain/check.h \
 	core/domain/content.c \
 	core/domain/content.h \
 	core/domain/credential.c \
@@ -101,9 +194,6 @@ libcore_la_SOURCES = \
 	core/domain/event.h \
 	core/domain/file.c \
 	core/domain/file.h \
-	core/domain/id.c \
-	core/domain/id.h \
-	core/domain/image.c \
 	core/domain/memory.c \
 	core/domain/memory.h \
 	core/domain/metadata.c \
@@ -185,15 +275,6 @@ libcore_la_SOURCES = \
 	core/http/ws-stream.c \
 	core/http/ws.c \
 	core/http/ws.h \
-	core/json/equal.c \
-	core/json/json.c \
-	core/json/json.h \
-	core/json/number.c \
-	core/json/parse.c \
-	core/json/scan.c \
-	core/json/scan.h \
-	core/json/write.c \
-	core/json/write.h \
 	core/lib/launcher.c \
 	core/lib/launcher.h \
 	core/lib/server.c \
@@ -228,25 +309,6 @@ libcore_la_SOURCES = \
 	core/model/request.h \
 	core/model/window.c \
 	core/model/window.h \
-	core/net/address.c \
-	core/net/address.h \
-	core/net/call.c \
-	core/net/conn.c \
-	core/net/conn.h \
-	core/net/exchange.c \
-	core/net/exchange.h \
-	core/net/loop.c \
-	core/net/loop.h \
-	core/net/resolve.c \
-	core/net/resolve.h \
-	core/net/retry-after.c \
-	core/net/retry-after.h \
-	core/net/sse-parse.c \
-	core/net/sse-parse.h \
-	core/net/transfer.c \
-	core/net/transfer.h \
-	core/net/upgrade.c \
-	core/net/upgrade.h \
 	core/object/backend.h \
 	core/object/folder.c \
 	core/object/keeper.c \
@@ -256,26 +318,6 @@ libcore_la_SOURCES = \
 	core/object/s3.c \
 	core/object/zip.c \
 	core/object/zip.h \
-	core/plugin/conn.c \
-	core/plugin/counters.c \
-	core/plugin/counters.h \
-	core/plugin/elf.c \
-	core/plugin/elf.h \
-	core/plugin/guard.c \
-	core/plugin/host.c \
-	core/plugin/host.h \
-	core/plugin/http.c \
-	core/plugin/loader.c \
-	core/plugin/names.c \
-	core/plugin/net-internal.h \
-	core/plugin/net.h \
-	core/plugin/plugin.h \
-	core/plugin/probe.c \
-	core/plugin/probe.h \
-	core/plugin/process-state.c \
-	core/plugin/process-state.h \
-	core/plugin/registry.c \
-	core/plugin/registry.h \
 	core/run/assemble.c \
 	core/run/assemble.h \
 	core/run/backend-wait.c \
@@ -355,19 +397,14 @@ libcore_la_SOURCES = \
 	core/sandbox/conformance-stop.c \
 	core/sandbox/conformance.c \
 	core/sandbox/conformance.h \
-	core/sandbox/direct.h \
-	core/sandbox/handle.c \
 	core/sandbox/health.c \
 	core/sandbox/health.h \
-	core/sandbox/helper.c \
-	core/sandbox/helper.h \
 	core/sandbox/internal.h \
 	core/sandbox/keep.c \
 	core/sandbox/keep.h \
 	core/sandbox/manager.c \
 	core/sandbox/manager.h \
 	core/sandbox/marker.c \
-	core/sandbox/ops.h \
 	core/sandbox/orphans.c \
 	core/sandbox/orphans.h \
 	core/sandbox/reconcile.c \
@@ -492,41 +529,9 @@ libcore_la_SOURCES = \
 	core/store/work.c \
 	core/store/work.h \
 	core/store/zone.c \
-	core/store/zone.h \
-	core/tools/bash.c \
-	core/tools/definition.c \
-	core/tools/edit.c \
-	core/tools/file.c \
-	core/tools/file.h \
-	core/tools/glob.c \
-	core/tools/grep.c \
-	core/tools/internal.h \
-	core/tools/keep.c \
-	core/tools/keep.h \
-	core/tools/marker.c \
-	core/tools/marker.h \
-	core/tools/names.c \
-	core/tools/names.h \
-	core/tools/one-shot.c \
-	core/tools/one-shot.h \
-	core/tools/output.c \
-	core/tools/output.h \
-	core/tools/pattern.c \
-	core/tools/pattern.h \
-	core/tools/read.c \
-	core/tools/regex.c \
-	core/tools/regex.h \
-	core/tools/result.c \
-	core/tools/result.h \
-	core/tools/search.c \
-	core/tools/search.h \
-	core/tools/shell.c \
-	core/tools/shell.h \
-	core/tools/tools.c \
-	core/tools/tools.h \
-	core/tools/write.c
+	core/store/zone.h
 
-libcore_la_LIBADD = $(PQ_LIBS) $(CURL_LIBS) $(LWS_LIBS) $(OPENSSL_LIBS) $(LIBCONFIG_LIBS) $(LIBZIP_LIBS) -lpthread -lm
+libcore_la_LIBADD = libground.la $(PQ_LIBS) $(CURL_LIBS) $(LWS_LIBS) $(OPENSSL_LIBS) $(LIBCONFIG_LIBS) $(LIBZIP_LIBS) -lpthread -lm
 
 # The embeddable server: the same objects behind a small door; everything else is hidden.
 lib_LTLIBRARIES += libmango.la
