@@ -146,6 +146,7 @@ libcore_la_SOURCES = \
 	core/api/models.c \
 	core/api/openapi-schemas.h \
 	core/api/openapi.c \
+	core/api/page.c \
 	core/api/params.c \
 	core/api/render.c \
 	core/api/render.h \

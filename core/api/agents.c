@@ -16,17 +16,13 @@ static mg_rc answer(struct mg_http_res *res, const struct mg_agent_row *row)
 static mg_rc answer_list(struct mg_http_req *req, struct mg_http_res *res, const struct mg_agent_row *rows,
                          const struct mg_list_page *page, struct mg_sv scope, bool by_version)
 {
-    struct mg_jw w = mg_jw_to(&res->body);
+    struct mg_jw w = mg_page_begin(res);
     struct mg_page_edge last = {0};
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
     for (int i = 0; i < page->n; i++) {
         mg_render_agent(&w, &rows[i]);
         last = (struct mg_page_edge){.pos = by_version ? rows[i].version : rows[i].created_us,
                                      .id = by_version ? MG_SV("") : rows[i].id};
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page->more_after, last);
     mg_jw_obj_end(&w);
     return MG_OK;

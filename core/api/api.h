@@ -47,13 +47,6 @@ struct mg_list_kind {
  * (and the list's parent), part of the scope. */
 mg_rc mg_param_list(const struct mg_http_req *req, const struct mg_list_kind *kind, struct mg_sv filters,
                     struct mg_list_query *ret, struct mg_sv *ret_scope, struct mg_err *err) MG_MUSTCHECK;
-/* Writes "next_page" (and "prev_page" when both): cursors behind the last and before the first row, or null. */
-struct mg_page_edge {
-    int64_t pos;
-    struct mg_sv id;
-};
-void mg_page_next(struct mg_jw *w, struct mg_arena *a, struct mg_sv scope, bool more, struct mg_page_edge last);
-void mg_page_prev(struct mg_jw *w, struct mg_arena *a, struct mg_sv scope, bool more, struct mg_page_edge first);
 
 /* The request's body as an object; empty counts as {}. */
 mg_rc mg_req_body(const struct mg_http_req *req, const struct mg_json **ret, struct mg_err *err) MG_MUSTCHECK;
@@ -61,6 +54,21 @@ mg_rc mg_req_body(const struct mg_http_req *req, const struct mg_json **ret, str
 mg_rc mg_req_no_body(const struct mg_http_req *req, struct mg_err *err) MG_MUSTCHECK;
 /* {"id":ID,"type":TYPE} */
 mg_rc mg_res_deleted(struct mg_http_res *res, struct mg_sv id, const char *type);
+
+/* The server's object store. MG_EUNAVAIL: it has none. */
+mg_rc mg_req_objects(const struct mg_http_req *req, struct mg_objects **ret, struct mg_err *err) MG_MUSTCHECK;
+
+/* ---- page.c: what a list answers. Rows are written between begin and next, the list's own members behind them; the caller ends the
+ * object. ---- */
+
+struct mg_page_edge {
+    int64_t pos;
+    struct mg_sv id;
+};
+struct mg_jw mg_page_begin(struct mg_http_res *res);
+/* Ends the rows and writes the cursor behind the last one, or null; then the one before the first. */
+void mg_page_next(struct mg_jw *w, struct mg_arena *a, struct mg_sv scope, bool more, struct mg_page_edge last);
+void mg_page_prev(struct mg_jw *w, struct mg_arena *a, struct mg_sv scope, bool more, struct mg_page_edge first);
 
 /* ---- auth.c ---- */
 mg_rc mg_auth(struct mg_http_req *req, const struct mg_route *route, struct mg_err *err) MG_MUSTCHECK;

@@ -1,25 +1,9 @@
 /* /v1/deployments and /v1/deployment_runs */
-#include "api/api.h"
+#include "api/render.h"
 #include "service/deploy.h"
 
 static const struct mg_list_kind DEPLOYMENTS = {.name = "deployments", .limit = 20, .limit_max = 100};
 static const struct mg_list_kind RUNS = {.name = "deployment_runs", .limit = 20, .limit_max = 1000};
-
-static void kstr_or_null(struct mg_jw *w, const char *name, struct mg_sv s)
-{
-    if (s.ptr)
-        mg_jw_kstr(w, name, s);
-    else
-        mg_jw_knull(w, name);
-}
-
-static void kraw_or_null(struct mg_jw *w, const char *name, struct mg_sv json)
-{
-    if (json.ptr)
-        mg_jw_kraw(w, name, json);
-    else
-        mg_jw_knull(w, name);
-}
 
 static void render_agent(struct mg_jw *w, struct mg_sv id, int64_t version)
 {
@@ -54,7 +38,7 @@ static void render(struct mg_jw *w, const struct mg_deploy_row *x)
     mg_jw_kstr(w, "id", x->id);
     mg_jw_kstrz(w, "type", "deployment");
     mg_jw_kstr(w, "name", d->name);
-    kstr_or_null(w, "description", d->description);
+    mg_render_kstr_or_null(w, "description", d->description);
     render_agent(w, d->agent_id, d->agent_version);
     mg_jw_kstr(w, "environment_id", d->environment_id);
     mg_jw_kraw(w, "initial_events", d->initial_events);
@@ -63,8 +47,8 @@ static void render(struct mg_jw *w, const struct mg_deploy_row *x)
     mg_jw_kraw(w, "metadata", d->metadata);
     render_schedule(w, x);
     mg_jw_kstrz(w, "status", x->paused_reason.ptr ? "paused" : "active");
-    kraw_or_null(w, "paused_reason", x->paused_reason);
-    kraw_or_null(w, "budget", d->budget);
+    mg_render_kraw_or_null(w, "paused_reason", x->paused_reason);
+    mg_render_kraw_or_null(w, "budget", d->budget);
     mg_jw_ktime(w, "created_at", x->created_us);
     mg_jw_ktime(w, "updated_at", x->updated_us);
     mg_jw_ktime(w, "archived_at", x->archived_us);
@@ -85,7 +69,7 @@ static void render_run(struct mg_jw *w, const struct mg_deploy_run_row *x)
     if (!manual)
         mg_jw_ktime(w, "scheduled_at", x->scheduled_us);
     mg_jw_obj_end(w);
-    kstr_or_null(w, "session_id", x->session_id);
+    mg_render_kstr_or_null(w, "session_id", x->session_id);
     mg_jw_key(w, "error");
     if (x->error_type.ptr) {
         mg_jw_obj(w);
@@ -143,15 +127,11 @@ mg_rc mg_get_deployments(struct mg_http_req *req, struct mg_http_res *res, struc
         rc = mg_deploy_list(req->arena, req->pg, &q, &f, &r, &rows, &page, err);
     if (rc < 0)
         return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n; i++) {
         render(&w, &rows[i]);
         last = (struct mg_page_edge){.pos = rows[i].created_us, .id = rows[i].id};
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after, last);
     mg_jw_obj_end(&w);
     return MG_OK;
@@ -266,15 +246,11 @@ mg_rc mg_get_deployment_runs(struct mg_http_req *req, struct mg_http_res *res, s
         rc = mg_deploy_run_list(req->arena, req->pg, &q, &f, &r, &rows, &page, err);
     if (rc < 0)
         return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n; i++) {
         render_run(&w, &rows[i]);
         last = (struct mg_page_edge){.pos = rows[i].created_us, .id = rows[i].id};
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after, last);
     mg_jw_obj_end(&w);
     return MG_OK;

@@ -14,11 +14,6 @@ enum {
 
 static const struct mg_list_kind FILES = {.name = "files", .limit = 20, .limit_max = 1000};
 
-static mg_rc no_store(struct mg_err *err)
-{
-    return mg_err_set(err, MG_EUNAVAIL, "this server has no object store: see its log for the reason");
-}
-
 static void render(struct mg_jw *w, const struct mg_file_row *x)
 {
     mg_jw_obj(w);
@@ -42,10 +37,18 @@ static void render(struct mg_jw *w, const struct mg_file_row *x)
     mg_jw_obj_end(w);
 }
 
+static mg_rc answer(struct mg_http_res *res, const struct mg_file_row *x)
+{
+    struct mg_jw w = mg_jw_to(&res->body);
+    render(&w, x);
+    return MG_OK;
+}
+
 /* ---- upload ---- */
 
 struct intake {
     struct mg_http_req *req;
+    struct mg_objects *objects;
     struct mg_upload *upload;
     struct mg_file_spec spec;
     struct mg_buf field;
@@ -64,8 +67,7 @@ static mg_rc on_file(struct intake *in, const struct mg_part *p, struct mg_err *
         return rc;
     in->spec.mime_type = mg_file_type(a, p->content_type, in->spec.filename);
     in->part = FILE_PART;
-    return mg_upload_begin(mg_req_app(in->req)->objects, in->req->pg, mg_req_workspace(in->req), "file", &in->upload,
-                           err);
+    return mg_upload_begin(in->objects, in->req->pg, mg_req_workspace(in->req), "file", &in->upload, err);
 }
 
 static mg_rc on_part(void *ctx, const struct mg_part *p, struct mg_err *err)
@@ -133,19 +135,15 @@ mg_rc mg_post_files(struct mg_http_req *req, struct mg_http_res *res, struct mg_
 {
     struct intake in = {.req = req, .field = MG_BUF_INIT(FIELD_MAX)};
     struct mg_file_row row = {0};
-    if (!mg_req_app(req)->objects)
-        return no_store(err);
-    mg_rc rc = receive(&in, err);
+    mg_rc rc = mg_req_objects(req, &in.objects, err);
+    if (rc >= 0)
+        rc = receive(&in, err);
     mg_buf_done(&in.field);
     if (rc >= 0)
         rc = mg_files_create(req->pg, req->arena, mg_req_who(req), in.upload, &in.spec, &row, err);
     else if (in.upload)
         mg_upload_end(in.upload, req->pg, rc, err);
-    if (rc < 0)
-        return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    render(&w, &row);
-    return MG_OK;
+    return rc < 0 ? rc : answer(res, &row);
 }
 
 /* ---- list ---- */
@@ -191,11 +189,6 @@ static mg_rc parse_list(struct mg_http_req *req, struct mg_list_query *q, struct
     return rc < 0 ? rc : parse_ids(req, q, f, err);
 }
 
-static void render_id(struct mg_jw *w, const char *key, struct mg_sv id)
-{
-    mg_render_kstr_or_null(w, key, id);
-}
-
 mg_rc mg_get_files(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     struct mg_list_query q;
@@ -209,20 +202,16 @@ mg_rc mg_get_files(struct mg_http_req *req, struct mg_http_res *res, struct mg_e
         rc = mg_file_list(req->arena, req->pg, &q, &f, &r, &rows, &page, err);
     if (rc < 0)
         return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n; i++) {
         render(&w, &rows[i]);
         last = rows[i].id;
         first = i == 0 ? last : first;
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after, (struct mg_page_edge){.id = last});
     mg_jw_kbool(&w, "has_more", q.cursor.back ? page.more_before : page.more_after);
-    render_id(&w, "first_id", first);
-    render_id(&w, "last_id", last);
+    mg_render_kstr_or_null(&w, "first_id", first);
+    mg_render_kstr_or_null(&w, "last_id", last);
     mg_jw_obj_end(&w);
     return MG_OK;
 }
@@ -233,20 +222,17 @@ mg_rc mg_get_file(struct mg_http_req *req, struct mg_http_res *res, struct mg_er
 {
     struct mg_file_row row = {0};
     mg_rc rc = mg_file_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err);
-    if (rc < 0)
-        return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    render(&w, &row);
-    return MG_OK;
+    return rc < 0 ? rc : answer(res, &row);
 }
 
 mg_rc mg_delete_file(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
+    struct mg_objects *objects;
     mg_rc rc = mg_req_no_body(req, err);
-    if (rc >= 0 && !mg_req_app(req)->objects)
-        rc = no_store(err);
     if (rc >= 0)
-        rc = mg_files_delete(mg_req_app(req)->objects, req->pg, req->arena, mg_req_who(req), req->param[0], err);
+        rc = mg_req_objects(req, &objects, err);
+    if (rc >= 0)
+        rc = mg_files_delete(objects, req->pg, req->arena, mg_req_who(req), req->param[0], err);
     return rc < 0 ? rc : mg_res_deleted(res, req->param[0], "file_deleted");
 }
 
@@ -284,9 +270,10 @@ static void add_header(struct mg_http_res *res, struct mg_sv name, struct mg_sv 
 mg_rc mg_get_file_content(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     struct mg_file_row row = {0};
-    struct mg_objects *objects = mg_req_app(req)->objects;
-    mg_rc rc =
-        objects ? mg_file_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err) : no_store(err);
+    struct mg_objects *objects;
+    mg_rc rc = mg_req_objects(req, &objects, err);
+    if (rc >= 0)
+        rc = mg_file_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err);
     if (rc < 0)
         return rc;
     struct outlet out = {.req = req, .res = res, .length = (uint64_t)row.size};

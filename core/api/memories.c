@@ -1,26 +1,10 @@
 /* /v1/memory_stores/{id}/memories and /memory_versions */
-#include "api/api.h"
+#include "api/render.h"
 #include "service/memory.h"
 
 enum { FULL_PAGE_MAX = 20 /* items of a page with contents: contract 1.10 */ };
 static const struct mg_list_kind MEMORIES = {.name = "memories", .limit = 20, .limit_max = 100, .ascending = true};
 static const struct mg_list_kind VERSIONS = {.name = "memory_versions", .limit = 20, .limit_max = 100};
-
-static void kstr_or_null(struct mg_jw *w, const char *name, struct mg_sv s)
-{
-    if (s.ptr)
-        mg_jw_kstr(w, name, s);
-    else
-        mg_jw_knull(w, name);
-}
-
-static void kraw_or_null(struct mg_jw *w, const char *name, struct mg_sv json)
-{
-    if (json.ptr)
-        mg_jw_kraw(w, name, json);
-    else
-        mg_jw_knull(w, name);
-}
 
 static mg_rc param_view(const struct mg_http_req *req, bool *full, struct mg_err *err)
 {
@@ -44,7 +28,7 @@ static void render_memory(struct mg_jw *w, const struct mg_memory_row *x, bool f
     mg_jw_kstr(w, "memory_store_id", x->store_id);
     mg_jw_kstr(w, "memory_version_id", x->version_id);
     mg_jw_kstr(w, "path", x->path);
-    kraw_or_null(w, "content", full ? x->content.json : mg_sv_n(NULL, 0));
+    mg_render_kraw_or_null(w, "content", full ? x->content.json : mg_sv_n(NULL, 0));
     mg_jw_kstr(w, "content_sha256", x->content.sha256);
     mg_jw_kint(w, "content_size_bytes", x->content.size);
     mg_jw_ktime(w, "created_at", x->created_us);
@@ -119,15 +103,11 @@ mg_rc mg_get_memories(struct mg_http_req *req, struct mg_http_res *res, struct m
         rc = mg_memory_items(req->arena, req->pg, &f, &q, &r, &items, &page, err);
     if (rc < 0)
         return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n; i++) {
         render_item(&w, &items[i], f.full);
         last = (struct mg_page_edge){.id = items[i].row.path};
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after, last);
     mg_jw_obj_end(&w);
     return MG_OK;
@@ -207,9 +187,9 @@ static void render_version(struct mg_jw *w, const struct mg_memory_version_row *
     mg_jw_kstr(w, "memory_store_id", x->store_id);
     mg_jw_kstr(w, "memory_id", x->memory_id);
     mg_jw_kstr(w, "operation", x->operation);
-    kstr_or_null(w, "path", x->path);
-    kraw_or_null(w, "content", full ? x->content.json : mg_sv_n(NULL, 0));
-    kstr_or_null(w, "content_sha256", x->content.sha256);
+    mg_render_kstr_or_null(w, "path", x->path);
+    mg_render_kraw_or_null(w, "content", full ? x->content.json : mg_sv_n(NULL, 0));
+    mg_render_kstr_or_null(w, "content_sha256", x->content.sha256);
     if (x->content.sha256.ptr)
         mg_jw_kint(w, "content_size_bytes", x->content.size);
     else
@@ -266,15 +246,11 @@ mg_rc mg_get_memory_versions(struct mg_http_req *req, struct mg_http_res *res, s
         rc = mg_memory_version_list(req->arena, req->pg, &f, &q, &r, &rows, &page, err);
     if (rc < 0)
         return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n; i++) {
         render_version(&w, &rows[i], f.full);
         last = (struct mg_page_edge){.pos = rows[i].seq, .id = MG_SV("")};
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after, last);
     mg_jw_obj_end(&w);
     return MG_OK;

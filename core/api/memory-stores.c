@@ -38,15 +38,11 @@ mg_rc mg_get_memory_stores(struct mg_http_req *req, struct mg_http_res *res, str
         rc = mg_memory_store_list(req->arena, req->pg, &q, &r, &rows, &page, err);
     if (rc < 0)
         return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n; i++) {
         render(&w, &rows[i]);
         last = (struct mg_page_edge){.pos = rows[i].created_us, .id = rows[i].id};
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after, last);
     mg_jw_obj_end(&w);
     return MG_OK;

@@ -136,26 +136,6 @@ mg_rc mg_param_list(const struct mg_http_req *req, const struct mg_list_kind *ki
     return rc;
 }
 
-static void page_edge(struct mg_jw *w, struct mg_arena *a, const char *key, struct mg_sv scope, bool more, bool back,
-                      struct mg_page_edge e)
-{
-    const struct mg_cursor c = {.back = back, .pos = e.pos, .id = e.id};
-    if (more)
-        mg_jw_kstr(w, key, mg_cursor_format(a, scope, &c));
-    else
-        mg_jw_knull(w, key);
-}
-
-void mg_page_next(struct mg_jw *w, struct mg_arena *a, struct mg_sv scope, bool more, struct mg_page_edge last)
-{
-    page_edge(w, a, "next_page", scope, more, false, last);
-}
-
-void mg_page_prev(struct mg_jw *w, struct mg_arena *a, struct mg_sv scope, bool more, struct mg_page_edge first)
-{
-    page_edge(w, a, "prev_page", scope, more, true, first);
-}
-
 mg_rc mg_req_body(const struct mg_http_req *req, const struct mg_json **ret, struct mg_err *err)
 {
     return mg_body_parse(req->arena, req->body, ret, err);
@@ -167,6 +147,14 @@ mg_rc mg_req_no_body(const struct mg_http_req *req, struct mg_err *err)
     const struct mg_json *body, *out[1];
     mg_rc rc = mg_req_body(req, &body, err);
     return rc < 0 ? rc : mg_check_object(req->arena, body, "", NONE, out, err);
+}
+
+mg_rc mg_req_objects(const struct mg_http_req *req, struct mg_objects **ret, struct mg_err *err)
+{
+    *ret = mg_req_app(req)->objects;
+    if (!*ret)
+        return mg_err_set(err, MG_EUNAVAIL, "this server has no object store: see its log for the reason");
+    return MG_OK;
 }
 
 mg_rc mg_res_deleted(struct mg_http_res *res, struct mg_sv id, const char *type)

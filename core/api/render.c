@@ -10,6 +10,14 @@ void mg_render_kstr_or_null(struct mg_jw *w, const char *key, struct mg_sv s)
         mg_jw_knull(w, key);
 }
 
+void mg_render_kraw_or_null(struct mg_jw *w, const char *key, struct mg_sv json)
+{
+    if (json.ptr)
+        mg_jw_kraw(w, key, json);
+    else
+        mg_jw_knull(w, key);
+}
+
 /* The stored body is spliced between our members: it was resolved once, when it was written. */
 void mg_render_agent(struct mg_jw *w, const struct mg_agent_row *x)
 {

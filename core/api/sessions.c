@@ -65,16 +65,12 @@ mg_rc mg_get_sessions(struct mg_http_req *req, struct mg_http_res *res, struct m
     if (rc < 0)
         return rc;
     struct mg_page_edge first = {0}, last = {0};
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n; i++) {
         mg_render_session(&w, req->arena, &rows[i]);
         last = (struct mg_page_edge){.pos = rows[i].created_us, .id = rows[i].id};
         first = i == 0 ? last : first;
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after, last);
     mg_page_prev(&w, req->arena, scope, page.more_before, first);
     mg_jw_obj_end(&w);

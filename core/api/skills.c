@@ -64,6 +64,21 @@ static void render_version(struct mg_jw *w, const struct mg_http_req *req, const
     mg_jw_obj_end(w);
 }
 
+static mg_rc answer_skill(const struct mg_http_req *req, struct mg_http_res *res, const struct mg_skill_row *x)
+{
+    struct mg_jw w = mg_jw_to(&res->body);
+    render_skill(&w, req, x);
+    return MG_OK;
+}
+
+static mg_rc answer_version(const struct mg_http_req *req, struct mg_http_res *res,
+                            const struct mg_skill_version_row *x)
+{
+    struct mg_jw w = mg_jw_to(&res->body);
+    render_version(&w, req, x);
+    return MG_OK;
+}
+
 /* ---- upload ---- */
 
 struct intake {
@@ -159,8 +174,8 @@ static mg_rc expand(struct intake *in, struct mg_err *err)
     return mg_zip_read(in->req->arena, in->files[0].content, &in->files, &in->n, err);
 }
 
-static mg_rc take_bundle(struct mg_http_req *req, struct mg_sv skill_id, struct mg_skill_version_row *ret,
-                         struct mg_err *err)
+static mg_rc take_bundle(struct mg_http_req *req, struct mg_objects *objects, struct mg_sv skill_id,
+                         struct mg_skill_version_row *ret, struct mg_err *err)
 {
     struct intake in = {
         .req = req,
@@ -174,8 +189,8 @@ static mg_rc take_bundle(struct mg_http_req *req, struct mg_sv skill_id, struct 
     if (rc >= 0)
         rc = expand(&in, err);
     if (rc >= 0)
-        rc = mg_skills_create(mg_req_app(req)->objects, req->pg, req->arena, mg_req_who(req), skill_id, in.title,
-                              in.files, in.n, ret, err);
+        rc = mg_skills_create(objects, req->pg, req->arena, mg_req_who(req), skill_id, in.title, in.files, in.n, ret,
+                              err);
     mg_buf_done(&in.bytes);
     mg_buf_done(&in.field);
     return rc;
@@ -184,14 +199,16 @@ static mg_rc take_bundle(struct mg_http_req *req, struct mg_sv skill_id, struct 
 static mg_rc upload(struct mg_http_req *req, struct mg_sv skill_id, struct mg_skill_version_row *ret,
                     struct mg_err *err)
 {
-    if (!mg_req_app(req)->objects)
-        return mg_err_set(err, MG_EUNAVAIL, "this server has no object store: see its log for the reason");
+    struct mg_objects *objects;
+    mg_rc rc = mg_req_objects(req, &objects, err);
+    if (rc < 0)
+        return rc;
     if (atomic_fetch_add(&uploads, 1) >= UPLOADS_MAX) {
         atomic_fetch_sub(&uploads, 1);
         err->retry_after_s = 1;
         return mg_err_set(err, MG_EUNAVAIL, "the server takes as many skills at once as it may hold; try again");
     }
-    mg_rc rc = take_bundle(req, skill_id, ret, err);
+    rc = take_bundle(req, objects, skill_id, ret, err);
     atomic_fetch_sub(&uploads, 1);
     return rc;
 }
@@ -203,11 +220,7 @@ mg_rc mg_post_skills(struct mg_http_req *req, struct mg_http_res *res, struct mg
     mg_rc rc = upload(req, MG_SV(""), &version, err);
     if (rc >= 0)
         rc = mg_skill_get(req->arena, req->pg, mg_req_workspace(req), version.skill_id, &row, err);
-    if (rc < 0)
-        return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    render_skill(&w, req, &row);
-    return MG_OK;
+    return rc < 0 ? rc : answer_skill(req, res, &row);
 }
 
 mg_rc mg_post_skill_versions(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
@@ -217,11 +230,7 @@ mg_rc mg_post_skill_versions(struct mg_http_req *req, struct mg_http_res *res, s
     mg_rc rc = mg_skill_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err);
     if (rc >= 0)
         rc = upload(req, req->param[0], &version, err);
-    if (rc < 0)
-        return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    render_version(&w, req, &version);
-    return MG_OK;
+    return rc < 0 ? rc : answer_version(req, res, &version);
 }
 
 /* ---- lists ---- */
@@ -251,15 +260,11 @@ mg_rc mg_get_skills(struct mg_http_req *req, struct mg_http_res *res, struct mg_
         rc = mg_skill_list(req->arena, req->pg, &q, &r, &rows, &page, err);
     if (rc < 0)
         return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n && !none; i++) {
         render_skill(&w, req, &rows[i]);
         last = rows[i].id;
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after && !none, (struct mg_page_edge){.id = last});
     mg_jw_kbool(&w, "has_more", page.more_after && !none);
     mg_jw_obj_end(&w);
@@ -282,15 +287,11 @@ mg_rc mg_get_skill_versions(struct mg_http_req *req, struct mg_http_res *res, st
         rc = mg_skill_version_list(req->arena, req->pg, &q, req->param[0], &r, &rows, &page, err);
     if (rc < 0)
         return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n; i++) {
         render_version(&w, req, &rows[i]);
         last = rows[i].version;
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after, (struct mg_page_edge){.pos = last});
     mg_jw_kbool(&w, "has_more", page.more_after);
     mg_jw_obj_end(&w);
@@ -303,11 +304,7 @@ mg_rc mg_get_skill(struct mg_http_req *req, struct mg_http_res *res, struct mg_e
 {
     struct mg_skill_row row = {0};
     mg_rc rc = mg_skill_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], &row, err);
-    if (rc < 0)
-        return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    render_skill(&w, req, &row);
-    return MG_OK;
+    return rc < 0 ? rc : answer_skill(req, res, &row);
 }
 
 mg_rc mg_get_skill_version(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
@@ -315,11 +312,7 @@ mg_rc mg_get_skill_version(struct mg_http_req *req, struct mg_http_res *res, str
     struct mg_skill_version_row row = {0};
     mg_rc rc =
         mg_skill_version_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], req->param[1], &row, err);
-    if (rc < 0)
-        return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    render_version(&w, req, &row);
-    return MG_OK;
+    return rc < 0 ? rc : answer_version(req, res, &row);
 }
 
 mg_rc mg_delete_skill(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
@@ -348,14 +341,14 @@ static mg_rc send_piece(void *ctx, struct mg_sv data, struct mg_err *err)
 mg_rc mg_get_skill_content(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     struct mg_skill_version_row row = {0};
-    struct mg_objects *objects = mg_req_app(req)->objects;
+    struct mg_objects *objects;
     if (mg_sv_eqz(req->param[1], "latest"))
         return mg_err_set(err, MG_EINVAL,
                           "version: must be the id of a version here; ask for 'latest' without /content");
     mg_rc rc =
         mg_skill_version_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], req->param[1], &row, err);
-    if (rc >= 0 && !objects)
-        rc = mg_err_set(err, MG_EUNAVAIL, "this server has no object store: see its log for the reason");
+    if (rc >= 0)
+        rc = mg_req_objects(req, &objects, err);
     if (rc < 0)
         return rc;
     res->content_type = "application/zip";

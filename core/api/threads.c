@@ -74,17 +74,13 @@ mg_rc mg_get_threads(struct mg_http_req *req, struct mg_http_res *res, struct mg
     int room = q.limit - first;
     rc = mg_thread_list(req->arena, req->pg, req->param[0], q.cursor.given ? q.cursor.pos : 0, room + 1, statuses,
                         n_statuses, &r, &rows, &n, err);
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     if (rc >= 0 && first)
         rc = mg_render_thread(&w, req->arena, req->param[0], &primary, err);
     for (int i = 0; rc >= 0 && i < n && i < room; i++)
         rc = mg_render_thread(&w, req->arena, req->param[0], &rows[i], err);
     if (rc < 0)
         return rc;
-    mg_jw_arr_end(&w);
     bool more = n > room;
     mg_page_next(&w, req->arena, scope, more,
                  (struct mg_page_edge){.pos = more && room > 0 ? rows[room - 1].ordinal : 0});

@@ -1,18 +1,10 @@
 /* /v1/vaults */
-#include "api/api.h"
+#include "api/render.h"
 #include "conf/conf.h"
 #include "service/vault.h"
 
 static const struct mg_list_kind VAULTS = {.name = "vaults", .limit = 20, .limit_max = 100};
 static const struct mg_list_kind CREDENTIALS = {.name = "credentials", .limit = 20, .limit_max = 100};
-
-static void kstr_or_null(struct mg_jw *w, const char *name, struct mg_sv s)
-{
-    if (s.ptr)
-        mg_jw_kstr(w, name, s);
-    else
-        mg_jw_knull(w, name);
-}
 
 static void render_vault(struct mg_jw *w, const struct mg_vault_row *x)
 {
@@ -33,7 +25,7 @@ static void render_credential(struct mg_jw *w, const struct mg_credential_row *x
     mg_jw_kstr(w, "id", x->id);
     mg_jw_kstrz(w, "type", "vault_credential");
     mg_jw_kstr(w, "vault_id", x->vault_id);
-    kstr_or_null(w, "display_name", x->cred.name);
+    mg_render_kstr_or_null(w, "display_name", x->cred.name);
     mg_jw_kraw(w, "metadata", x->cred.metadata);
     mg_jw_kraw(w, "auth", x->cred.auth);
     mg_jw_ktime(w, "created_at", x->created_us);
@@ -79,15 +71,11 @@ mg_rc mg_get_vaults(struct mg_http_req *req, struct mg_http_res *res, struct mg_
         rc = mg_vault_list(req->arena, req->pg, &q, &r, &rows, &page, err);
     if (rc < 0)
         return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n; i++) {
         render_vault(&w, &rows[i]);
         last = (struct mg_page_edge){.pos = rows[i].created_us, .id = rows[i].id};
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after, last);
     mg_jw_obj_end(&w);
     return MG_OK;
@@ -155,15 +143,11 @@ mg_rc mg_get_credentials(struct mg_http_req *req, struct mg_http_res *res, struc
         rc = mg_credential_list(req->arena, req->pg, vault.id, &q, &r, &rows, &page, err);
     if (rc < 0)
         return rc;
-    struct mg_jw w = mg_jw_to(&res->body);
-    mg_jw_obj(&w);
-    mg_jw_key(&w, "data");
-    mg_jw_arr(&w);
+    struct mg_jw w = mg_page_begin(res);
     for (int i = 0; i < page.n; i++) {
         render_credential(&w, &rows[i]);
         last = (struct mg_page_edge){.pos = rows[i].created_us, .id = rows[i].id};
     }
-    mg_jw_arr_end(&w);
     mg_page_next(&w, req->arena, scope, page.more_after, last);
     mg_jw_obj_end(&w);
     return MG_OK;

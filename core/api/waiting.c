@@ -25,14 +25,6 @@ void mg_waiting_metrics(struct mg_pg *pg, struct mg_buf *out)
                             (double)sums[i].oldest_ms / 1000);
 }
 
-static void time_or_null(struct mg_jw *w, const char *key, int64_t us)
-{
-    if (us == INT64_MIN)
-        mg_jw_knull(w, key);
-    else
-        mg_jw_ktime(w, key, us);
-}
-
 /* A call that runs has a deadline; one that waits for a client has none in the contract. */
 static void call_write(struct mg_jw *w, const struct mg_engine *e, const struct mg_waiting_call *c)
 {
@@ -45,7 +37,7 @@ static void call_write(struct mg_jw *w, const struct mg_engine *e, const struct 
         mg_jw_kstrz(w, "waits_for", reason);
     else
         mg_jw_kstrz(w, "waits_for", mg_sv_eqz(c->waits_for, "result") ? "client_result" : "confirmation");
-    time_or_null(w, "since", c->since_us);
+    mg_jw_ktime(w, "since", c->since_us);
     if (runs && c->since_us != INT64_MIN)
         mg_jw_ktime(w, "deadline", c->since_us + (int64_t)mg_call_limit_ms(e, c->input) * 1000);
     else
@@ -69,8 +61,8 @@ mg_rc mg_get_session_waiting(struct mg_http_req *req, struct mg_http_res *res, s
     if (mg_sv_eqz(s.step, "none"))
         mg_jw_knull(&w, "since");
     else
-        time_or_null(&w, "since", s.since_us);
-    time_or_null(&w, "retry_at", s.due_us);
+        mg_jw_ktime(&w, "since", s.since_us);
+    mg_jw_ktime(&w, "retry_at", s.due_us);
     mg_jw_kint(&w, "queued_messages", s.queued);
     mg_jw_kint(&w, "unprocessed_messages", s.unread);
     mg_jw_key(&w, "calls");
