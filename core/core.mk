@@ -502,6 +502,8 @@ libcore_la_SOURCES = \
 	core/store/res.c \
 	core/store/resource.c \
 	core/store/resource.h \
+	core/store/row.c \
+	core/store/row.h \
 	core/store/sandbox-list.c \
 	core/store/sandbox.c \
 	core/store/sandbox.h \

@@ -162,7 +162,7 @@ static void drop(struct mg_upload *u, struct mg_pg *pg)
     struct mg_objects *o = u->objects;
     int64_t revision = 0;
     struct mg_err err = {0};
-    mg_rc rc = mg_object_give_up(a, pg, &u->key, &revision, &err);
+    mg_rc rc = mg_object_give_up(pg, &u->key, &revision, &err);
     if (rc >= 0 && revision)
         rc = o->backend->ops->remove(o->backend, u->key.s, true, &err);
     if (rc >= 0 && revision)

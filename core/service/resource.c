@@ -27,7 +27,7 @@ static mg_rc insert_one(struct mg_arena *a, struct mg_txn *t, struct mg_sv works
                         const struct mg_resource_spec *s, struct mg_resource_row *ret, struct mg_err *err)
 {
     int64_t size = 0;
-    mg_rc rc = mg_resource_file(a, t, workspace, s->file_id, &size, err);
+    mg_rc rc = mg_resource_file(t, workspace, s->file_id, &size, err);
     return rc < 0 ? rc : mg_resource_insert(a, t, session, s, ret, err);
 }
 

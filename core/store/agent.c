@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "domain/check.h"
+#include "store/row.h"
 
 /* The columns of agent_from_row. A version that is not the latest shows when it was made. */
 #define COLUMNS                                                       \
@@ -162,12 +163,7 @@ static const struct mg_stmt SQL_ARCHIVE = {
 
 mg_rc mg_agent_set_archived(struct mg_txn *t, struct mg_agent_row *row, struct mg_err *err)
 {
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_ARCHIVE, &row->id, 1, &r, err);
-    if (rc < 0)
-        return rc;
-    row->archived_us = row->updated_us = mg_res_time(r, 0, 0);
-    return MG_OK;
+    return mg_row_archive(t, &SQL_ARCHIVE, row->id, &row->archived_us, &row->updated_us, err);
 }
 
 /* ---- lists ---- */
@@ -178,8 +174,7 @@ mg_rc mg_agent_set_archived(struct mg_txn *t, struct mg_agent_row *row, struct m
     " AND a.created_at >= $4::timestamptz AND a.created_at <= $5::timestamptz AND ($6::bool OR a.archived_at IS NULL)" \
     " ORDER BY a.created_at " way ", a.id " way " LIMIT $7::int"
 
-static const struct mg_stmt SQL_LIST_DOWN = {"agent_list_down", LIST("<", "DESC")};
-static const struct mg_stmt SQL_LIST_UP = {"agent_list_up", LIST(">", "ASC")};
+static const struct mg_list_ways LISTS = {{"agent_list_down", LIST("<", "DESC")}, {"agent_list_up", LIST(">", "ASC")}};
 
 static void rows_of(struct mg_arena *a, const struct mg_res *r, const struct mg_list_page *page,
                     struct mg_agent_row **ret)
@@ -203,10 +198,9 @@ mg_rc mg_agent_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_q
         mg_p_bool(q->include_archived),
         mg_p_int(a, q->limit + 1),
     };
-    mg_rc rc = mg_pg_exec(pg, mg_list_scan_up(q) ? &SQL_LIST_UP : &SQL_LIST_DOWN, p, 7, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS, p, 7, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     rows_of(a, r, ret_page, ret);
     *ret_res = mg_steal(&r);
     return MG_OK;

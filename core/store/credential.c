@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "domain/check.h"
 #include "store/vault.h"
+#include "store/row.h"
 
 #define COLUMNS                                                                                                 \
     "c.id, c.vault_id, c.display_name, c.metadata, c.server, c.auth, mg_us(c.expires_at), c.key_id, c.secret, " \
@@ -28,21 +29,11 @@ static struct mg_credential_row from_row(const struct mg_res *r, int i)
     };
 }
 
-static struct mg_sv copy(struct mg_arena *a, struct mg_sv s)
-{
-    return s.ptr ? mg_arena_sv(a, s) : s;
-}
-
 static void keep(struct mg_arena *a, struct mg_credential_row *x)
 {
-    x->id = copy(a, x->id);
-    x->vault_id = copy(a, x->vault_id);
-    x->cred.name = copy(a, x->cred.name);
-    x->cred.metadata = copy(a, x->cred.metadata);
-    x->cred.server = copy(a, x->cred.server);
-    x->cred.auth = copy(a, x->cred.auth);
-    x->key_id = copy(a, x->key_id);
-    x->sealed = copy(a, x->sealed);
+    struct mg_sv *const texts[] = {&x->id,          &x->vault_id,  &x->cred.name, &x->cred.metadata,
+                                   &x->cred.server, &x->cred.auth, &x->key_id,    &x->sealed};
+    mg_row_keep(a, texts, sizeof(texts) / sizeof(texts[0]));
 }
 
 static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, struct mg_credential_row *ret,
@@ -82,11 +73,6 @@ mg_rc mg_credential_check_room(struct mg_txn *t, struct mg_sv vault, struct mg_s
     return MG_OK;
 }
 
-static struct mg_sv time_or_null(struct mg_arena *a, int64_t us)
-{
-    return us == INT64_MIN ? mg_p_null() : mg_p_time(a, us);
-}
-
 static const struct mg_stmt SQL_INSERT = {
     "credential_insert",
     "INSERT INTO vault_credentials AS c (id, vault_id, display_name, metadata, server, auth, expires_at, key_id, "
@@ -99,7 +85,7 @@ mg_rc mg_credential_insert(struct mg_arena *a, struct mg_txn *t, struct mg_crede
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_credential *c = &row->cred;
     const struct mg_sv p[] = {
-        row->id,     row->vault_id, c->name, c->metadata, c->server, c->auth, time_or_null(a, c->expires_us),
+        row->id,     row->vault_id, c->name, c->metadata, c->server, c->auth, mg_p_time(a, c->expires_us),
         row->key_id, row->sealed};
     mg_rc rc = mg_txn_query(t, &SQL_INSERT, p, 9, &r, err);
     return rc < 0 ? rc : take(a, r, row->id, row, err);
@@ -115,7 +101,7 @@ mg_rc mg_credential_save(struct mg_arena *a, struct mg_txn *t, struct mg_credent
 {
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_credential *c = &row->cred;
-    const struct mg_sv p[] = {row->id,     c->name,    c->metadata, c->auth, time_or_null(a, c->expires_us),
+    const struct mg_sv p[] = {row->id,     c->name,    c->metadata, c->auth, mg_p_time(a, c->expires_us),
                               row->key_id, row->sealed};
     mg_rc rc = mg_txn_query(t, &SQL_SAVE, p, 7, &r, err);
     return rc < 0 ? rc : take(a, r, row->id, row, err);
@@ -129,12 +115,7 @@ static const struct mg_stmt SQL_ARCHIVE = {
 
 mg_rc mg_credential_set_archived(struct mg_txn *t, struct mg_credential_row *row, struct mg_err *err)
 {
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_ARCHIVE, &row->id, 1, &r, err);
-    if (rc < 0)
-        return rc;
-    row->archived_us = row->updated_us = mg_res_time(r, 0, 0);
-    return MG_OK;
+    return mg_row_archive(t, &SQL_ARCHIVE, row->id, &row->archived_us, &row->updated_us, err);
 }
 
 static const struct mg_stmt SQL_DELETE = {"credential_delete", "DELETE FROM vault_credentials WHERE id = $1"};
@@ -193,8 +174,8 @@ mg_rc mg_credential_lock_id(struct mg_arena *a, struct mg_txn *t, struct mg_sv i
     " ($2::timestamptz, $3)"                                                                         \
     " AND ($4::bool OR c.archived_at IS NULL) ORDER BY c.created_at " way ", c.id " way " LIMIT $5::int"
 
-static const struct mg_stmt SQL_LIST_DOWN = {"credential_list_down", LIST("<", "DESC")};
-static const struct mg_stmt SQL_LIST_UP = {"credential_list_up", LIST(">", "ASC")};
+static const struct mg_list_ways LISTS = {{"credential_list_down", LIST("<", "DESC")},
+                                          {"credential_list_up", LIST(">", "ASC")}};
 
 mg_rc mg_credential_list(struct mg_arena *a, struct mg_pg *pg, struct mg_sv vault, const struct mg_list_query *q,
                          struct mg_res **ret_res, struct mg_credential_row **ret, struct mg_list_page *ret_page,
@@ -203,10 +184,9 @@ mg_rc mg_credential_list(struct mg_arena *a, struct mg_pg *pg, struct mg_sv vaul
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {vault, mg_list_pos(a, q), mg_list_pos_id(q), mg_p_bool(q->include_archived),
                               mg_p_int(a, q->limit + 1)};
-    mg_rc rc = mg_pg_exec(pg, mg_list_scan_up(q) ? &SQL_LIST_UP : &SQL_LIST_DOWN, p, 5, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS, p, 5, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_credential_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++)
         rows[i] = from_row(r, mg_list_row(ret_page, i));

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "domain/check.h"
 #include "store/deploy.h"
+#include "store/row.h"
 
 #define COLUMNS                                                                                               \
     "id, deployment_id, agent_id, agent_version, mg_us(scheduled_at), session_id, error_type, error_message," \
@@ -26,9 +27,7 @@ static void keep(struct mg_arena *a, struct mg_deploy_run_row *x)
 {
     struct mg_sv *const texts[] = {&x->id,         &x->deployment_id, &x->agent_id,
                                    &x->session_id, &x->error_type,    &x->error_message};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        if (texts[i]->ptr)
-            *texts[i] = mg_arena_sv(a, *texts[i]);
+    mg_row_keep(a, texts, sizeof(texts) / sizeof(texts[0]));
 }
 
 static const struct mg_stmt SQL_INSERT = {
@@ -48,7 +47,7 @@ mg_rc mg_deploy_run_insert(struct mg_arena *a, struct mg_txn *t, struct mg_sv wo
         row->deployment_id,
         row->agent_id,
         mg_p_int(a, row->agent_version),
-        row->scheduled_us == INT64_MIN ? mg_p_null() : mg_p_time(a, row->scheduled_us),
+        mg_p_time(a, row->scheduled_us),
         row->session_id,
         row->error_type,
         row->error_message,
@@ -88,8 +87,8 @@ mg_rc mg_deploy_run_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv works
     " AND ($8::text IS NULL OR deployment_id = $8) AND ($9::bool IS NULL OR (error_type IS NOT NULL) = $9::bool)" \
     " AND ($10::text IS NULL OR (scheduled_at IS NULL) = ($10 = 'manual')) ORDER BY created_at " way ", id " way  \
     " LIMIT $11::int"
-static const struct mg_stmt SQL_LIST_DOWN = {"deploy_run_list_down", LIST("<", "DESC")};
-static const struct mg_stmt SQL_LIST_UP = {"deploy_run_list_up", LIST(">", "ASC")};
+static const struct mg_list_ways LISTS = {{"deploy_run_list_down", LIST("<", "DESC")},
+                                          {"deploy_run_list_up", LIST(">", "ASC")}};
 
 mg_rc mg_deploy_run_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q,
                          const struct mg_deploy_run_filter *f, struct mg_res **ret_res, struct mg_deploy_run_row **ret,
@@ -109,10 +108,9 @@ mg_rc mg_deploy_run_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_l
         f->trigger,
         mg_p_int(a, q->limit + 1),
     };
-    mg_rc rc = mg_pg_exec(pg, mg_list_scan_up(q) ? &SQL_LIST_UP : &SQL_LIST_DOWN, p, 11, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS, p, 11, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_deploy_run_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++)
         rows[i] = from_row(r, mg_list_row(ret_page, i));

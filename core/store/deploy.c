@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "domain/check.h"
+#include "store/row.h"
 
 #define COLUMNS                                                                                                 \
     "id, workspace_id, name, description, agent_id, agent_version, environment_id, initial_events, resources, " \
@@ -45,9 +46,7 @@ static void keep(struct mg_arena *a, struct mg_deploy_row *x)
                                    &d->name,      &d->description, &d->agent_id,       &d->environment_id,
                                    &d->resources, &d->vault_ids,   &d->initial_events, &d->metadata,
                                    &d->budget,    &d->expression,  &d->timezone};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        if (texts[i]->ptr)
-            *texts[i] = mg_arena_sv(a, *texts[i]);
+    mg_row_keep(a, texts, sizeof(texts) / sizeof(texts[0]));
 }
 
 static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, struct mg_deploy_row *ret,
@@ -58,11 +57,6 @@ static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, s
     *ret = from_row(r, 0);
     keep(a, ret);
     return MG_OK;
-}
-
-static struct mg_sv time_or_null(struct mg_arena *a, int64_t us)
-{
-    return us == INT64_MIN ? mg_p_null() : mg_p_time(a, us);
 }
 
 enum { N_PARAMS = 17 };
@@ -87,7 +81,7 @@ static void fill(struct mg_arena *a, const struct mg_deploy_row *row, struct mg_
         d->timezone,
         row->paused_reason,
         row->upcoming,
-        time_or_null(a, row->next_us),
+        mg_p_time(a, row->next_us),
     };
     memcpy(p, all, sizeof(all));
 }
@@ -167,8 +161,8 @@ mg_rc mg_deploy_set_archived(struct mg_arena *a, struct mg_txn *t, struct mg_dep
     " AND created_at >= $4::timestamptz AND created_at <= $5::timestamptz AND ($6::bool OR archived_at IS NULL)"       \
     " AND ($7::text IS NULL OR agent_id = $7) AND ($8::text IS NULL OR (paused_reason IS NOT NULL) = ($8 = 'paused'))" \
     " ORDER BY created_at " way ", id " way " LIMIT $9::int"
-static const struct mg_stmt SQL_LIST_DOWN = {"deploy_list_down", LIST("<", "DESC")};
-static const struct mg_stmt SQL_LIST_UP = {"deploy_list_up", LIST(">", "ASC")};
+static const struct mg_list_ways LISTS = {{"deploy_list_down", LIST("<", "DESC")},
+                                          {"deploy_list_up", LIST(">", "ASC")}};
 
 mg_rc mg_deploy_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q,
                      const struct mg_deploy_filter *f, struct mg_res **ret_res, struct mg_deploy_row **ret,
@@ -186,10 +180,9 @@ mg_rc mg_deploy_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_
         f->status,
         mg_p_int(a, q->limit + 1),
     };
-    mg_rc rc = mg_pg_exec(pg, mg_list_scan_up(q) ? &SQL_LIST_UP : &SQL_LIST_DOWN, p, 9, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS, p, 9, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_deploy_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++)
         rows[i] = from_row(r, mg_list_row(ret_page, i));
@@ -238,7 +231,6 @@ mg_rc mg_deploy_slot_done(struct mg_arena *a, struct mg_txn *t, const struct mg_
                           struct mg_err *err)
 {
     const struct mg_sv p[] = {
-        row->id,           claim, row->upcoming, time_or_null(a, row->next_us), time_or_null(a, row->last_us),
-        row->paused_reason};
+        row->id, claim, row->upcoming, mg_p_time(a, row->next_us), mg_p_time(a, row->last_us), row->paused_reason};
     return mg_txn_queue(t, &SQL_DONE, p, 6, 1, err);
 }

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "domain/check.h"
+#include "store/row.h"
 
 #define COLUMNS                                                                                                    \
     "id, name, description, config_type = 'cloud', config, metadata, scope, mg_us(created_at), mg_us(updated_at)," \
@@ -26,19 +27,11 @@ static struct mg_environment_row environment_from_row(const struct mg_res *r, in
     };
 }
 
-static struct mg_sv copy(struct mg_arena *a, struct mg_sv s)
-{
-    return s.ptr ? mg_arena_sv(a, s) : s;
-}
-
 static void keep(struct mg_arena *a, struct mg_environment_row *row)
 {
-    row->id = copy(a, row->id);
-    row->env.name = copy(a, row->env.name);
-    row->env.description = copy(a, row->env.description);
-    row->env.config = copy(a, row->env.config);
-    row->env.metadata = copy(a, row->env.metadata);
-    row->env.scope = copy(a, row->env.scope);
+    struct mg_sv *const texts[] = {&row->id,         &row->env.name,     &row->env.description,
+                                   &row->env.config, &row->env.metadata, &row->env.scope};
+    mg_row_keep(a, texts, sizeof(texts) / sizeof(texts[0]));
 }
 
 static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, struct mg_environment_row *ret,
@@ -116,12 +109,7 @@ static const struct mg_stmt SQL_ARCHIVE = {
 
 mg_rc mg_environment_set_archived(struct mg_txn *t, struct mg_environment_row *row, struct mg_err *err)
 {
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_ARCHIVE, &row->id, 1, &r, err);
-    if (rc < 0)
-        return rc;
-    row->archived_us = row->updated_us = mg_res_time(r, 0, 0);
-    return MG_OK;
+    return mg_row_archive(t, &SQL_ARCHIVE, row->id, &row->archived_us, &row->updated_us, err);
 }
 
 /* What the reconciler would do in a moment: rows of deleted sessions of which nothing is left outside. */
@@ -173,8 +161,8 @@ mg_rc mg_environment_delete(struct mg_txn *t, const struct mg_environment_row *r
     "SELECT " COLUMNS " FROM environments WHERE workspace_id = $1 AND (created_at, id) " op " ($2::timestamptz, $3)" \
     " AND ($4::bool OR archived_at IS NULL) ORDER BY created_at " way ", id " way " LIMIT $5::int"
 
-static const struct mg_stmt SQL_LIST_DOWN = {"environment_list_down", LIST("<", "DESC")};
-static const struct mg_stmt SQL_LIST_UP = {"environment_list_up", LIST(">", "ASC")};
+static const struct mg_list_ways LISTS = {{"environment_list_down", LIST("<", "DESC")},
+                                          {"environment_list_up", LIST(">", "ASC")}};
 
 mg_rc mg_environment_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_res **ret_res,
                           struct mg_environment_row **ret, struct mg_list_page *ret_page, struct mg_err *err)
@@ -182,10 +170,9 @@ mg_rc mg_environment_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {q->workspace, mg_list_pos(a, q), mg_list_pos_id(q), mg_p_bool(q->include_archived),
                               mg_p_int(a, q->limit + 1)};
-    mg_rc rc = mg_pg_exec(pg, mg_list_scan_up(q) ? &SQL_LIST_UP : &SQL_LIST_DOWN, p, 5, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS, p, 5, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_environment_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++)
         rows[i] = environment_from_row(r, mg_list_row(ret_page, i));

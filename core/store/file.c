@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "domain/check.h"
+#include "store/row.h"
 
 #define COLUMNS                                                                                                  \
     "id, object_key, filename, mime_type, sha256, session_id, size_bytes, mg_us(created_at), mg_us(expires_at)," \
@@ -26,9 +27,7 @@ static struct mg_file_row file_from_row(const struct mg_res *r, int i)
 static void keep(struct mg_arena *a, struct mg_file_row *x)
 {
     struct mg_sv *const views[] = {&x->id, &x->object_key, &x->filename, &x->mime_type, &x->sha256, &x->session_id};
-    for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++)
-        if (views[i]->ptr)
-            *views[i] = mg_arena_sv(a, *views[i]);
+    mg_row_keep(a, views, sizeof(views) / sizeof(views[0]));
 }
 
 static mg_rc missing(struct mg_sv id, struct mg_err *err)
@@ -130,8 +129,7 @@ mg_rc mg_file_delete(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspac
     " AND ($3::text IS NULL OR session_id = $3) AND ($4::text[] IS NULL OR id = ANY($4))" \
     " AND (expires_at IS NULL OR expires_at > now()) ORDER BY id " way " LIMIT $5::int"
 
-static const struct mg_stmt SQL_LIST_DOWN = {"file_list_down", LIST("<", "DESC")};
-static const struct mg_stmt SQL_LIST_UP = {"file_list_up", LIST(">", "ASC")};
+static const struct mg_list_ways LISTS = {{"file_list_down", LIST("<", "DESC")}, {"file_list_up", LIST(">", "ASC")}};
 
 mg_rc mg_file_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, const struct mg_file_filter *f,
                    struct mg_res **ret_res, struct mg_file_row **ret, struct mg_list_page *ret_page, struct mg_err *err)
@@ -142,10 +140,9 @@ mg_rc mg_file_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_qu
         q->workspace, q->cursor.given ? q->cursor.id : up ? MG_SV("") : MG_SV("~"), /* behind every id */
         f->scope_id,  f->n_ids ? mg_p_array(a, f->ids, (size_t)f->n_ids) : mg_p_null(), mg_p_int(a, q->limit + 1),
     };
-    mg_rc rc = mg_pg_exec(pg, up ? &SQL_LIST_UP : &SQL_LIST_DOWN, p, 5, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS, p, 5, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_file_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++)
         rows[i] = file_from_row(r, mg_list_row(ret_page, i));

@@ -34,6 +34,13 @@ static inline bool mg_list_scan_up(const struct mg_list_query *q)
 {
     return q->ascending != (q->cursor.given && q->cursor.back);
 }
+/* Runs the statement of the scan's way, which reads one row more than the limit. */
+struct mg_list_ways {
+    struct mg_stmt down, up;
+};
+mg_rc mg_list_exec(struct mg_pg *pg, const struct mg_list_query *q, const struct mg_list_ways *ways,
+                   const struct mg_sv *params, int n, struct mg_res **ret, struct mg_list_page *ret_page,
+                   struct mg_err *err) MG_MUSTCHECK;
 /* Text of timestamptz parameters: a bound, or the infinity that stands for none. */
 struct mg_sv mg_list_low(struct mg_arena *a, int64_t us);
 struct mg_sv mg_list_high(struct mg_arena *a, int64_t us);

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "domain/check.h"
 #include "store/memory.h"
+#include "store/row.h"
 
 #define COLUMNS "id, name, description, metadata, mg_us(created_at), mg_us(updated_at), mg_us(archived_at)"
 
@@ -22,10 +23,8 @@ static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, s
     if (mg_res_rows(r) == 0)
         return mg_err_set(err, MG_ENOTFOUND, "memory store '%.*s' does not exist", MG_SV_ARG(mg_shown_id(id)));
     *ret = from_row(r, 0);
-    ret->id = mg_arena_sv(a, ret->id);
-    ret->store.name = mg_arena_sv(a, ret->store.name);
-    ret->store.description = mg_arena_sv(a, ret->store.description);
-    ret->store.metadata = mg_arena_sv(a, ret->store.metadata);
+    struct mg_sv *const texts[] = {&ret->id, &ret->store.name, &ret->store.description, &ret->store.metadata};
+    mg_row_keep(a, texts, sizeof(texts) / sizeof(texts[0]));
     return MG_OK;
 }
 
@@ -95,12 +94,7 @@ static const struct mg_stmt SQL_ARCHIVE = {
 
 mg_rc mg_memory_store_set_archived(struct mg_txn *t, struct mg_memory_store_row *row, struct mg_err *err)
 {
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_ARCHIVE, &row->id, 1, &r, err);
-    if (rc < 0)
-        return rc;
-    row->archived_us = row->updated_us = mg_res_time(r, 0, 0);
-    return MG_OK;
+    return mg_row_archive(t, &SQL_ARCHIVE, row->id, &row->archived_us, &row->updated_us, err);
 }
 
 /* The store's lock keeps creations of sessions out: they take it to read. */
@@ -130,8 +124,8 @@ mg_rc mg_memory_store_delete(struct mg_txn *t, const struct mg_memory_store_row 
     "SELECT " COLUMNS " FROM memory_stores WHERE workspace_id = $1 AND (created_at, id) " op     \
     " ($2::timestamptz, $3) AND created_at >= $4::timestamptz AND created_at <= $5::timestamptz" \
     " AND ($6::bool OR archived_at IS NULL) ORDER BY created_at " way ", id " way " LIMIT $7::int"
-static const struct mg_stmt SQL_LIST_DOWN = {"memory_store_list_down", LIST("<", "DESC")};
-static const struct mg_stmt SQL_LIST_UP = {"memory_store_list_up", LIST(">", "ASC")};
+static const struct mg_list_ways LISTS = {{"memory_store_list_down", LIST("<", "DESC")},
+                                          {"memory_store_list_up", LIST(">", "ASC")}};
 
 mg_rc mg_memory_store_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_res **ret_res,
                            struct mg_memory_store_row **ret, struct mg_list_page *ret_page, struct mg_err *err)
@@ -146,10 +140,9 @@ mg_rc mg_memory_store_list(struct mg_arena *a, struct mg_pg *pg, const struct mg
         mg_p_bool(q->include_archived),
         mg_p_int(a, q->limit + 1),
     };
-    mg_rc rc = mg_pg_exec(pg, mg_list_scan_up(q) ? &SQL_LIST_UP : &SQL_LIST_DOWN, p, 7, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS, p, 7, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_memory_store_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++)
         rows[i] = from_row(r, mg_list_row(ret_page, i));

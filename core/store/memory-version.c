@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "domain/check.h"
 #include "store/memory.h"
+#include "store/row.h"
 
 #define COLUMNS(content)                                                                                              \
     "seq, id, store_id, memory_id, operation, path, " content ", content_sha256, content_size, actor_kind, actor_id," \
@@ -26,11 +27,6 @@ static struct mg_memory_version_row from_row(const struct mg_res *r, int i)
     };
 }
 
-static struct mg_sv copy(struct mg_arena *a, struct mg_sv s)
-{
-    return s.ptr ? mg_arena_sv(a, s) : s;
-}
-
 static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, struct mg_memory_version_row *x,
                   struct mg_err *err)
 {
@@ -41,8 +37,7 @@ static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, s
     struct mg_sv *const texts[] = {&x->id,          &x->store_id,     &x->memory_id,     &x->operation,
                                    &x->path,        &x->actor_kind,   &x->actor_id,      &x->redactor_kind,
                                    &x->redactor_id, &x->content.json, &x->content.sha256};
-    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
-        *texts[i] = copy(a, *texts[i]);
+    mg_row_keep(a, texts, sizeof(texts) / sizeof(texts[0]));
     return MG_OK;
 }
 
@@ -92,7 +87,7 @@ mg_rc mg_memory_version_redact(struct mg_arena *a, struct mg_txn *t, struct mg_s
                  " AND ($6::text IS NULL OR actor_kind = 'session' AND actor_id = $6)"                             \
                  " AND ($7::text IS NULL OR actor_kind = 'api' AND actor_id = $7) AND ($8::text IS NULL OR false)" \
                  " AND ($9::text IS NULL OR operation = $9) ORDER BY seq " way " LIMIT $10::int"
-static const struct mg_stmt LISTS[2][2] = {
+static const struct mg_list_ways LISTS[2] = {
     {{"memory_version_down", LIST("<", "DESC", "NULL::text")}, {"memory_version_up", LIST(">", "ASC", "NULL::text")}},
     {{"memory_version_full_down", LIST("<", "DESC", "content")},
      {"memory_version_full_up", LIST(">", "ASC", "content")}},
@@ -118,10 +113,9 @@ mg_rc mg_memory_version_list(struct mg_arena *a, struct mg_pg *pg, const struct 
         f->operation,
         mg_p_int(a, q->limit + 1),
     };
-    mg_rc rc = mg_pg_exec(pg, &LISTS[f->full][up], p, 10, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS[f->full], p, 10, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_memory_version_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++)
         rows[i] = from_row(r, mg_list_row(ret_page, i));

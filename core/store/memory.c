@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "domain/check.h"
 #include "json/write.h"
+#include "store/row.h"
 
 #define COLUMNS(content) \
     "id, store_id, path, version_id, " content ", content_sha256, content_size, mg_us(created_at), mg_us(updated_at)"
@@ -20,20 +21,12 @@ static struct mg_memory_row from_row(const struct mg_res *r, int i)
     };
 }
 
-static struct mg_sv copy(struct mg_arena *a, struct mg_sv s)
-{
-    return s.ptr ? mg_arena_sv(a, s) : s;
-}
-
 static void keep(struct mg_arena *a, const struct mg_res *r, struct mg_memory_row *x)
 {
     *x = from_row(r, 0);
-    x->id = copy(a, x->id);
-    x->store_id = copy(a, x->store_id);
-    x->path = copy(a, x->path);
-    x->version_id = copy(a, x->version_id);
-    x->content.json = copy(a, x->content.json);
-    x->content.sha256 = copy(a, x->content.sha256);
+    struct mg_sv *const texts[] = {&x->id,         &x->store_id,     &x->path,
+                                   &x->version_id, &x->content.json, &x->content.sha256};
+    mg_row_keep(a, texts, sizeof(texts) / sizeof(texts[0]));
 }
 
 static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, struct mg_memory_row *ret,
@@ -49,8 +42,6 @@ static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, s
 
 static const struct mg_stmt SQL_GET = {"memory_get", "SELECT " COLUMNS("content") " FROM memories WHERE store_id = $1"
                                                                                   " AND id = $2"};
-static const struct mg_stmt SQL_AT = {"memory_at", "SELECT " COLUMNS("content") " FROM memories WHERE store_id = $1"
-                                                                                " AND path = $2"};
 
 mg_rc mg_memory_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv store, struct mg_sv id,
                     struct mg_memory_row *ret, struct mg_err *err)
@@ -66,17 +57,6 @@ mg_rc mg_memory_read(struct mg_arena *a, struct mg_txn *t, struct mg_sv store, s
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_txn_query(t, &SQL_GET, (const struct mg_sv[]){store, id}, 2, &r, err);
     return rc < 0 ? rc : take(a, r, id, ret, err);
-}
-
-mg_rc mg_memory_at(struct mg_arena *a, struct mg_txn *t, struct mg_sv store, struct mg_sv path, bool *ret_found,
-                   struct mg_memory_row *ret, struct mg_err *err)
-{
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_AT, (const struct mg_sv[]){store, path}, 2, &r, err);
-    *ret_found = rc >= 0 && mg_res_rows(r) > 0;
-    if (*ret_found)
-        keep(a, r, ret);
-    return rc;
 }
 
 /* The part of a list that is below a prefix: '0' is the character behind the slash. */
@@ -96,7 +76,7 @@ mg_rc mg_memory_at(struct mg_arena *a, struct mg_txn *t, struct mg_sv store, str
                                " ORDER BY path " way " LIMIT $4::int"
 #define FULL "content"
 #define BASIC "NULL::text"
-static const struct mg_stmt LISTS[2][2][2] = {
+static const struct mg_list_ways LISTS[2][2] = {
     {{{"memory_deep_down", DEEP("<", "DESC", BASIC)}, {"memory_deep_up", DEEP(">", "ASC", BASIC)}},
      {{"memory_deep_full_down", DEEP("<", "DESC", FULL)}, {"memory_deep_full_up", DEEP(">", "ASC", FULL)}}},
     {{{"memory_shallow_down", SHALLOW("<", "DESC", BASIC)}, {"memory_shallow_up", SHALLOW(">", "ASC", BASIC)}},
@@ -111,10 +91,9 @@ mg_rc mg_memory_items(struct mg_arena *a, struct mg_pg *pg, const struct mg_memo
     bool up = mg_list_scan_up(q);
     struct mg_sv from = q->cursor.given ? q->cursor.id : up ? MG_SV("") : MG_SV("\xf4\x8f\xbf\xbf");
     const struct mg_sv p[] = {f->store, f->prefix, from, mg_p_int(a, q->limit + 1)};
-    mg_rc rc = mg_pg_exec(pg, &LISTS[f->shallow][f->full][up], p, 4, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS[f->shallow][f->full], p, 4, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_memory_item *items = mg_arena_alloc(a, sizeof(*items) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++) {
         int row = mg_list_row(ret_page, i);

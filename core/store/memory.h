@@ -65,8 +65,6 @@ mg_rc mg_memory_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv store, st
 /* The same within a transaction that has the store's lock. */
 mg_rc mg_memory_read(struct mg_arena *a, struct mg_txn *t, struct mg_sv store, struct mg_sv id,
                      struct mg_memory_row *ret, struct mg_err *err) MG_MUSTCHECK;
-mg_rc mg_memory_at(struct mg_arena *a, struct mg_txn *t, struct mg_sv store, struct mg_sv path, bool *ret_found,
-                   struct mg_memory_row *ret, struct mg_err *err) MG_MUSTCHECK;
 /* Whether a memory may stand at path: MG_ECONFLICT (memory_path_conflict_error) names what is in its way, MG_EINVAL: the path is not in
  * normal form, or (when fresh) the store is full. self: the memory that is moved there, or empty. */
 mg_rc mg_memory_check_place(struct mg_arena *a, struct mg_txn *t, struct mg_sv store, struct mg_sv path,

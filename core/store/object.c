@@ -62,12 +62,10 @@ static const struct mg_stmt SQL_GIVE_UP = {
     " WHERE key = $1 AND state <> 'ready' RETURNING revision",
 };
 
-mg_rc mg_object_give_up(struct mg_arena *a, struct mg_pg *pg, const struct mg_object_key *key, int64_t *ret_revision,
-                        struct mg_err *err)
+mg_rc mg_object_give_up(struct mg_pg *pg, const struct mg_object_key *key, int64_t *ret_revision, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {mg_object_key_sv(key)};
-    (void)a;
     mg_rc rc = mg_pg_exec(pg, &SQL_GIVE_UP, p, 1, &r, err);
     *ret_revision = rc >= 0 && mg_res_rows(r) ? mg_res_int(r, 0, 0) : 0;
     return rc;

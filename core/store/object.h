@@ -27,7 +27,7 @@ mg_rc mg_objects_renew(struct mg_pg *pg, struct mg_arena *a, const struct mg_sv 
 mg_rc mg_object_complete(struct mg_arena *a, struct mg_txn *t, const struct mg_object_key *key, int64_t size,
                          const char *sha256, struct mg_err *err) MG_MUSTCHECK;
 /* The writer has ended without success: a guard that needs to outlive nothing. *ret_revision: what mg_object_forget names; 0: there is no row. */
-mg_rc mg_object_give_up(struct mg_arena *a, struct mg_pg *pg, const struct mg_object_key *key, int64_t *ret_revision,
+mg_rc mg_object_give_up(struct mg_pg *pg, const struct mg_object_key *key, int64_t *ret_revision,
                         struct mg_err *err) MG_MUSTCHECK;
 /* The writer has ended, but a write of its may still be carried out: the lease ends now, and its guard stays for as long as that may take. */
 mg_rc mg_object_abandon(struct mg_pg *pg, const struct mg_object_key *key, struct mg_err *err);

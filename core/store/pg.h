@@ -45,7 +45,7 @@ static inline struct mg_sv mg_p_null(void)
 }
 struct mg_sv mg_p_int(struct mg_arena *a, int64_t n);
 struct mg_sv mg_p_bool(bool b);
-struct mg_sv mg_p_time(struct mg_arena *a, int64_t wall_us); /* for a timestamptz parameter */
+struct mg_sv mg_p_time(struct mg_arena *a, int64_t wall_us); /* for a timestamptz parameter; INT64_MIN: NULL */
 /* A PostgreSQL text[] literal of n items (NULL items allowed), for unnest($1::text[]). */
 struct mg_sv mg_p_array(struct mg_arena *a, const struct mg_sv *items, size_t n);
 

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "domain/check.h"
+#include "store/row.h"
 
 #define COLUMNS "r.id, r.type, r.file_id, r.mount_path, mg_us(r.created_at), mg_us(r.updated_at)"
 #define SHOWN_TIME(column) "to_char(" column " AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"')"
@@ -20,11 +21,8 @@ static struct mg_resource_row resource_from_row(const struct mg_res *r, int i)
 
 static struct mg_resource_row kept(struct mg_arena *a, struct mg_resource_row x)
 {
-    x.id = mg_arena_sv(a, x.id);
-    x.type = mg_arena_sv(a, x.type);
-    x.mount_path = mg_arena_sv(a, x.mount_path);
-    if (x.file_id.ptr)
-        x.file_id = mg_arena_sv(a, x.file_id);
+    struct mg_sv *const texts[] = {&x.id, &x.type, &x.mount_path, &x.file_id};
+    mg_row_keep(a, texts, sizeof(texts) / sizeof(texts[0]));
     return x;
 }
 
@@ -34,11 +32,10 @@ static const struct mg_stmt SQL_FILE = {
     " FOR SHARE",
 };
 
-mg_rc mg_resource_file(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv file_id,
-                       int64_t *ret_size, struct mg_err *err)
+mg_rc mg_resource_file(struct mg_txn *t, struct mg_sv workspace, struct mg_sv file_id, int64_t *ret_size,
+                       struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    (void)a;
     mg_rc rc = mg_txn_query(t, &SQL_FILE, (const struct mg_sv[]){workspace, file_id}, 2, &r, err);
     if (rc < 0)
         return rc;

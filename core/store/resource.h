@@ -11,9 +11,9 @@ struct mg_resource_row {
     int64_t created_us, updated_us;
 };
 
-/* What a file resource needs of its file, locked against its deletion. Arena memory. MG_ENOTFOUND with the place. */
-mg_rc mg_resource_file(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv file_id,
-                       int64_t *ret_size, struct mg_err *err) MG_MUSTCHECK;
+/* What a file resource needs of its file, locked against its deletion. MG_ENOTFOUND with the place. */
+mg_rc mg_resource_file(struct mg_txn *t, struct mg_sv workspace, struct mg_sv file_id, int64_t *ret_size,
+                       struct mg_err *err) MG_MUSTCHECK;
 /* Number of resources and bytes of their files. */
 mg_rc mg_resource_sums(struct mg_txn *t, struct mg_sv session, int64_t *ret_n, int64_t *ret_bytes,
                        struct mg_err *err) MG_MUSTCHECK;

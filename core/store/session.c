@@ -226,7 +226,7 @@ mg_rc mg_session_read(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id,
     " ORDER BY s.created_at " way ", s.id " way " LIMIT $12::int"
 #define BY_AGENT " AND s.agent_id = $13 AND ($14::int = 0 OR s.agent_version = $14::int)"
 
-static const struct mg_stmt LISTS[2][2] = {
+static const struct mg_list_ways LISTS[2] = {
     {{"session_list_down", LIST("", "<", "DESC")}, {"session_list_up", LIST("", ">", "ASC")}},
     {{"session_list_agent_down", LIST(BY_AGENT, "<", "DESC")}, {"session_list_agent_up", LIST(BY_AGENT, ">", "ASC")}},
 };
@@ -256,10 +256,9 @@ mg_rc mg_session_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list
         f->agent_id,
         mg_p_int(a, f->agent_version),
     };
-    mg_rc rc = mg_pg_exec(pg, &LISTS[by_agent][mg_list_scan_up(q)], p, by_agent ? 14 : 12, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS[by_agent], p, by_agent ? 14 : 12, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_session_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++)
         rows[i] = session_from_row(r, mg_list_row(ret_page, i));

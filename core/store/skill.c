@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "domain/check.h"
+#include "store/row.h"
 
 #define SKILL_COLUMNS                                                                                           \
     "s.id, s.display_name, coalesce((SELECT max(v.version) FROM skill_versions v WHERE v.skill_id = s.id), 0)," \
@@ -39,8 +40,7 @@ static struct mg_skill_version_row version_from_row(const struct mg_res *r, int 
 static struct mg_skill_version_row kept(struct mg_arena *a, struct mg_skill_version_row x)
 {
     struct mg_sv *const views[] = {&x.skill_id, &x.name, &x.description, &x.directory, &x.object_key};
-    for (size_t i = 0; i < sizeof(views) / sizeof(views[0]); i++)
-        *views[i] = mg_arena_sv(a, *views[i]);
+    mg_row_keep(a, views, sizeof(views) / sizeof(views[0]));
     return x;
 }
 

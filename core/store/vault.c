@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "domain/check.h"
+#include "store/row.h"
 
 #define COLUMNS "id, display_name, metadata, mg_us(created_at), mg_us(updated_at), mg_us(archived_at)"
 
@@ -22,9 +23,8 @@ static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, s
     if (mg_res_rows(r) == 0)
         return mg_err_set(err, MG_ENOTFOUND, "vault '%.*s' does not exist", MG_SV_ARG(mg_shown_id(id)));
     *ret = from_row(r, 0);
-    ret->id = mg_arena_sv(a, ret->id);
-    ret->vault.name = mg_arena_sv(a, ret->vault.name);
-    ret->vault.metadata = mg_arena_sv(a, ret->vault.metadata);
+    struct mg_sv *const texts[] = {&ret->id, &ret->vault.name, &ret->vault.metadata};
+    mg_row_keep(a, texts, sizeof(texts) / sizeof(texts[0]));
     return MG_OK;
 }
 
@@ -93,14 +93,8 @@ static const struct mg_stmt SQL_ARCHIVE = {
 
 mg_rc mg_vault_set_archived(struct mg_txn *t, struct mg_vault_row *row, struct mg_err *err)
 {
-    mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_txn_queue(t, &SQL_ARCHIVE_CREDENTIALS, &row->id, 1, -1, err);
-    if (rc >= 0)
-        rc = mg_txn_query(t, &SQL_ARCHIVE, &row->id, 1, &r, err);
-    if (rc < 0)
-        return rc;
-    row->archived_us = row->updated_us = mg_res_time(r, 0, 0);
-    return MG_OK;
+    return rc < 0 ? rc : mg_row_archive(t, &SQL_ARCHIVE, row->id, &row->archived_us, &row->updated_us, err);
 }
 
 static const struct mg_stmt SQL_DELETE = {"vault_delete", "DELETE FROM vaults WHERE id = $1"};
@@ -114,8 +108,7 @@ mg_rc mg_vault_delete(struct mg_txn *t, const struct mg_vault_row *row, struct m
     "SELECT " COLUMNS " FROM vaults WHERE workspace_id = $1 AND (created_at, id) " op " ($2::timestamptz, $3)" \
     " AND ($4::bool OR archived_at IS NULL) ORDER BY created_at " way ", id " way " LIMIT $5::int"
 
-static const struct mg_stmt SQL_LIST_DOWN = {"vault_list_down", LIST("<", "DESC")};
-static const struct mg_stmt SQL_LIST_UP = {"vault_list_up", LIST(">", "ASC")};
+static const struct mg_list_ways LISTS = {{"vault_list_down", LIST("<", "DESC")}, {"vault_list_up", LIST(">", "ASC")}};
 
 mg_rc mg_vault_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_res **ret_res,
                     struct mg_vault_row **ret, struct mg_list_page *ret_page, struct mg_err *err)
@@ -123,10 +116,9 @@ mg_rc mg_vault_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_q
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {q->workspace, mg_list_pos(a, q), mg_list_pos_id(q), mg_p_bool(q->include_archived),
                               mg_p_int(a, q->limit + 1)};
-    mg_rc rc = mg_pg_exec(pg, mg_list_scan_up(q) ? &SQL_LIST_UP : &SQL_LIST_DOWN, p, 5, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS, p, 5, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_vault_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++)
         rows[i] = from_row(r, mg_list_row(ret_page, i));

@@ -236,8 +236,7 @@ mg_rc mg_work_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace, 
     "SELECT " MG_WORK_COLUMNS " FROM work WHERE environment_id = $1 AND workspace_id = $2 AND (created_at, id) " op \
     " ($3::timestamptz, $4) ORDER BY created_at " way ", id " way " LIMIT $5::int"
 
-static const struct mg_stmt SQL_LIST_DOWN = {"work_list_down", LIST("<", "DESC")};
-static const struct mg_stmt SQL_LIST_UP = {"work_list_up", LIST(">", "ASC")};
+static const struct mg_list_ways LISTS = {{"work_list_down", LIST("<", "DESC")}, {"work_list_up", LIST(">", "ASC")}};
 
 mg_rc mg_work_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_sv environment,
                    struct mg_res **ret_res, struct mg_work_row **ret, struct mg_list_page *ret_page, struct mg_err *err)
@@ -245,10 +244,9 @@ mg_rc mg_work_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_qu
     mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {environment, q->workspace, mg_list_pos(a, q), mg_list_pos_id(q),
                               mg_p_int(a, q->limit + 1)};
-    mg_rc rc = mg_pg_exec(pg, mg_list_scan_up(q) ? &SQL_LIST_UP : &SQL_LIST_DOWN, p, 5, &r, err);
+    mg_rc rc = mg_list_exec(pg, q, &LISTS, p, 5, &r, ret_page, err);
     if (rc < 0)
         return rc;
-    *ret_page = mg_list_page_of(q, mg_res_rows(r));
     struct mg_work_row *rows = mg_arena_alloc(a, sizeof(*rows) * (size_t)(ret_page->n + 1));
     for (int i = 0; i < ret_page->n; i++)
         rows[i] = mg_work_from_row(r, mg_list_row(ret_page, i));
