@@ -84,6 +84,18 @@ mg_rc mg_buf_char(struct mg_buf *b, char c)
     return mg_buf_append(b, &c, 1);
 }
 
+mg_rc mg_buf_percent(struct mg_buf *b, struct mg_sv s)
+{
+    mg_rc rc = MG_OK;
+    for (size_t i = 0; i < s.len && rc >= 0; i++) {
+        unsigned char c = (unsigned char)s.ptr[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                     c == '.' || c == '_' || c == '~';
+        rc = plain ? mg_buf_char(b, (char)c) : mg_buf_printf(b, "%%%02X", c);
+    }
+    return rc;
+}
+
 mg_rc mg_buf_printf(struct mg_buf *b, const char *fmt, ...)
 {
     va_list ap, again;

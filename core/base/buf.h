@@ -31,6 +31,8 @@ mg_rc mg_buf_append(struct mg_buf *b, const void *p, size_t n);
 mg_rc mg_buf_sv(struct mg_buf *b, struct mg_sv s);
 mg_rc mg_buf_str(struct mg_buf *b, const char *z);
 mg_rc mg_buf_char(struct mg_buf *b, char c);
+/* s as a part of a URL: everything but RFC 3986's unreserved characters becomes %XX. */
+mg_rc mg_buf_percent(struct mg_buf *b, struct mg_sv s);
 mg_rc mg_buf_printf(struct mg_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Room for n more bytes at ptr+len (uninitialised); the caller calls mg_buf_added(n) afterwards. */
 mg_rc mg_buf_reserve(struct mg_buf *b, size_t n);

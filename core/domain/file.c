@@ -138,7 +138,6 @@ mg_rc mg_file_expiry(struct mg_sv text, int64_t *ret_s, struct mg_err *err)
 
 struct mg_sv mg_file_disposition(struct mg_arena *a, struct mg_sv name)
 {
-    static const char *const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
     mg_auto(buf) struct mg_buf b =
         MG_BUF_INIT(8192); /* 255 characters of up to 4 bytes, each as %XX, and the plain form */
     (void)mg_buf_str(&b, "attachment; filename=\"");
@@ -148,11 +147,6 @@ struct mg_sv mg_file_disposition(struct mg_arena *a, struct mg_sv name)
         (void)mg_buf_char(&b, shown ? (char)c : '_');
     }
     (void)mg_buf_str(&b, "\"; filename*=UTF-8''");
-    for (size_t i = 0; i < name.len; i++) {
-        if (strchr(plain, name.ptr[i]))
-            (void)mg_buf_char(&b, name.ptr[i]);
-        else
-            (void)mg_buf_printf(&b, "%%%02X", (unsigned char)name.ptr[i]);
-    }
+    (void)mg_buf_percent(&b, name);
     return mg_arena_sv(a, mg_buf_view(&b));
 }

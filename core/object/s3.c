@@ -137,18 +137,12 @@ static bool element(struct mg_sv xml, const char *tag, size_t *at, struct mg_sv 
 
 static bool encode(struct mg_sv s, char out[ID_MAX])
 {
-    static const char *const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-    size_t n = 0;
-    for (size_t i = 0; i < s.len; i++) {
-        if (n + 4 > ID_MAX)
-            return false;
-        if (strchr(plain, s.ptr[i]) && s.ptr[i])
-            out[n++] = s.ptr[i];
-        else
-            n += (size_t)snprintf(out + n, 4, "%%%02X", (unsigned char)s.ptr[i]);
-    }
-    out[n] = '\0';
-    return n > 0;
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(ID_MAX - 1);
+    if (s.len == 0 || mg_buf_percent(&b, s) < 0)
+        return false;
+    memcpy(out, b.ptr, b.len);
+    out[b.len] = '\0';
+    return true;
 }
 
 static struct mg_sv header_of(const struct mg_net_answer *a, const char *name)

@@ -10,28 +10,12 @@
 
 enum { FORM_MAX = 128 * 1024 /* bytes: three secrets, each byte as %XX, and the rest */ };
 
-static bool unreserved(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-           c == '_' || c == '~';
-}
-
-static void encode(struct mg_buf *out, struct mg_sv s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        if (unreserved(s.ptr[i]))
-            (void)mg_buf_char(out, s.ptr[i]);
-        else
-            (void)mg_buf_printf(out, "%%%02X", (unsigned char)s.ptr[i]);
-    }
-}
-
 static void field(struct mg_buf *out, const char *name, struct mg_sv value)
 {
     if (!value.ptr)
         return;
     (void)mg_buf_printf(out, "%s%s=", out->len ? "&" : "", name);
-    encode(out, value);
+    (void)mg_buf_percent(out, value);
 }
 
 static void write_form(struct mg_buf *out, const struct mg_refresh *r, const struct mg_credential_secret *s)
@@ -51,9 +35,9 @@ static void write_basic(struct mg_buf *out, const struct mg_refresh *r, const st
 {
     mg_auto(secret) struct mg_buf pair = MG_BUF_INIT(FORM_MAX);
     (void)mg_buf_reserve(&pair, FORM_MAX);
-    encode(&pair, r->client_id);
+    (void)mg_buf_percent(&pair, r->client_id);
     (void)mg_buf_char(&pair, ':');
-    encode(&pair, s->client_secret);
+    (void)mg_buf_percent(&pair, s->client_secret);
     (void)mg_buf_str(out, "Basic ");
     (void)mg_base64_encode(out, mg_buf_view(&pair));
 }

@@ -116,9 +116,9 @@ static void give_back(const struct mg_box_kind *k, const struct mg_work_item *it
     struct mg_remote *r = token ? mg_remote_new(k->net, k->base_url, token, "environments-worker") : NULL;
 
     mg_buf_str(&path, "/v1/environments/");
-    mg_remote_quote(&path, k->environment_id);
+    (void)mg_buf_percent(&path, mg_sv_of(k->environment_id));
     mg_buf_str(&path, "/work/");
-    mg_remote_quote(&path, item->id);
+    (void)mg_buf_percent(&path, mg_sv_of(item->id));
     mg_buf_str(&path, "/stop");
     mg_autofree char *z = mg_buf_steal(&path, NULL);
     struct mg_remote_req q = {.method = "POST", .path = z, .body = MG_SV("{\"force\":true}")};
@@ -176,7 +176,7 @@ static bool claim_over(const struct mg_box_kind *k, const struct mg_work_item *i
     struct mg_remote *r = token ? mg_remote_new(k->net, k->base_url, token, "environments-worker") : NULL;
 
     mg_buf_str(&path, "/v1/sessions/");
-    mg_remote_quote(&path, item ? item->session_id : "");
+    (void)mg_buf_percent(&path, mg_sv_of(item ? item->session_id : ""));
     mg_autofree char *z = mg_buf_steal(&path, NULL);
     struct mg_remote_req q = {.method = "GET", .path = z, .cancel = k->stop, .retries = -1};
     mg_rc rc = r && z ? mg_remote_call(r, &q, &answer, &err) : MG_OK;

@@ -21,11 +21,11 @@ static mg_rc get_page(const struct mg_remote *r, const char *session_id, int lim
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(PATH_BYTES);
     (void)mg_buf_str(&path, "/v1/sessions/");
-    mg_remote_quote(&path, session_id);
+    (void)mg_buf_percent(&path, mg_sv_of(session_id));
     (void)mg_buf_printf(&path, "/events?limit=%d", limit);
     if (cursor) {
         (void)mg_buf_str(&path, "&page=");
-        mg_remote_quote(&path, cursor);
+        (void)mg_buf_percent(&path, mg_sv_of(cursor));
     }
     if (!mg_buf_ok(&path))
         return mg_err_set(err, MG_EINVAL, "the history's cursor is over %d bytes", PATH_BYTES);

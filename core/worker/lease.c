@@ -68,7 +68,7 @@ static mg_rc beat(struct mg_lease *l, struct mg_err *err)
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(8192);
     uint64_t now = mg_now_ns();
     (void)mg_buf_sv(&path, mg_buf_view(&l->path));
-    mg_remote_quote(&path, l->last);
+    (void)mg_buf_percent(&path, mg_sv_of(l->last));
     const struct mg_remote_req q = {
         .method = "POST",
         .path = mg_buf_view(&path).ptr,
@@ -165,9 +165,9 @@ mg_rc mg_lease_open(const struct mg_remote *r, const char *environment_id, const
     };
     l->work_id = l->own_id;
     (void)mg_buf_str(&l->path, "/v1/environments/");
-    mg_remote_quote(&l->path, environment_id);
+    (void)mg_buf_percent(&l->path, mg_sv_of(environment_id));
     (void)mg_buf_str(&l->path, "/work/");
-    mg_remote_quote(&l->path, work_id);
+    (void)mg_buf_percent(&l->path, mg_sv_of(work_id));
     (void)mg_buf_str(&l->path, "/heartbeat?expected_last_heartbeat=");
     mg_rc rc = first_beat(l, err);
     if (rc == MG_OK && mg_thread_start(&l->thread, NULL, keep, l) != 0)

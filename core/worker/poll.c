@@ -93,7 +93,7 @@ static void poll_path(const struct mg_poller *p, struct mg_buf *path)
 {
     const char *join = "?";
     (void)mg_buf_str(path, "/v1/environments/");
-    mg_remote_quote(path, p->environment_id);
+    (void)mg_buf_percent(path, mg_sv_of(p->environment_id));
     (void)mg_buf_str(path, "/work/poll");
     if (!p->opts.no_block) {
         (void)mg_buf_printf(path, "?block_ms=%d", MG_POLL_BLOCK_MS);
@@ -135,9 +135,9 @@ static mg_rc acknowledge(struct mg_poller *p, const struct mg_work_item *w, stru
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(PATH_BYTES);
     mg_auto(remote_answer) struct mg_remote_answer a;
     (void)mg_buf_str(&path, "/v1/environments/");
-    mg_remote_quote(&path, w->environment_id[0] ? w->environment_id : p->environment_id);
+    (void)mg_buf_percent(&path, mg_sv_of(w->environment_id[0] ? w->environment_id : p->environment_id));
     (void)mg_buf_str(&path, "/work/");
-    mg_remote_quote(&path, w->id);
+    (void)mg_buf_percent(&path, mg_sv_of(w->id));
     (void)mg_buf_str(&path, "/ack");
     const struct mg_remote_req q = {
         .method = "POST", .path = mg_buf_view(&path).ptr, .helper = HELPER, .cancel = p->cancel};

@@ -41,18 +41,6 @@ void mg_remote_free(struct mg_remote *r)
     free(r);
 }
 
-void mg_remote_quote(struct mg_buf *out, const char *id)
-{
-    for (const char *p = id; *p; p++) {
-        unsigned char c = (unsigned char)*p;
-        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || strchr("-_.~", c);
-        if (plain)
-            (void)mg_buf_char(out, *p);
-        else
-            (void)mg_buf_printf(out, "%%%02X", c);
-    }
-}
-
 static struct mg_net_header header(const char *name, const char *value)
 {
     return (struct mg_net_header){mg_sv_of(name), mg_sv_of(value)};

@@ -38,7 +38,7 @@ static inline void mg_remote_cleanup(struct mg_remote **r)
 
 struct mg_remote_req {
     const char *method;       /* "GET", "POST" */
-    const char *path;         /* "/v1/...", with the query; ids in it are percent-encoded by mg_remote_path */
+    const char *path;         /* "/v1/...", with the query; ids in it are percent-encoded (mg_buf_percent) */
     struct mg_sv body;        /* JSON; empty: none */
     const char *helper;       /* instead of the remote's; or NULL */
     const char *worker_id;    /* Anthropic-Worker-ID; or NULL */
@@ -62,8 +62,6 @@ static inline void mg_remote_answer_cleanup(struct mg_remote_answer *a)
     mg_buf_done(&a->body);
 }
 
-/* Appends an id as one segment of a path, or as a value of a query. */
-void mg_remote_quote(struct mg_buf *out, const char *id);
 /* Fills headers for a request; returns their number. They point into r, q and bearer. */
 int mg_remote_headers(const struct mg_remote *r, const struct mg_remote_req *q, struct mg_buf *bearer,
                       struct mg_net_header h[MG_REMOTE_HEADERS_MAX]);

@@ -49,7 +49,7 @@ enum mg_send_end mg_result_send(const struct mg_remote *r, const char *session_i
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(8192);
     uint64_t start = mg_now_ns();
     (void)mg_buf_str(&path, "/v1/sessions/");
-    mg_remote_quote(&path, session_id);
+    (void)mg_buf_percent(&path, mg_sv_of(session_id));
     (void)mg_buf_str(&path, "/events");
     for (unsigned attempt = 0;; attempt++) {
         mg_auto(remote_answer) struct mg_remote_answer a = {.status = 0};

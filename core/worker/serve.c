@@ -49,7 +49,7 @@ static mg_rc get_session(const struct mg_remote *r, const char *id, struct mg_te
     mg_auto(arena) struct mg_arena *arena = mg_arena_new();
     struct mg_json *v = NULL;
     (void)mg_buf_str(&path, "/v1/sessions/");
-    mg_remote_quote(&path, id);
+    (void)mg_buf_percent(&path, mg_sv_of(id));
     const struct mg_remote_req q = {
         .method = "GET", .path = path.ptr, .max_bytes = 64 * 1024 * 1024, .cancel = t->leave};
     mg_rc rc = mg_remote_call(r, &q, &a, err);
@@ -70,9 +70,9 @@ static void stop_item(const struct mg_remote *r, const struct mg_work_item *w)
     mg_auto(remote_answer) struct mg_remote_answer a;
     struct mg_err err = {0};
     (void)mg_buf_str(&path, "/v1/environments/");
-    mg_remote_quote(&path, w->environment_id);
+    (void)mg_buf_percent(&path, mg_sv_of(w->environment_id));
     (void)mg_buf_str(&path, "/work/");
-    mg_remote_quote(&path, w->id);
+    (void)mg_buf_percent(&path, mg_sv_of(w->id));
     (void)mg_buf_str(&path, "/stop");
     const struct mg_remote_req q = {
         .method = "POST", .path = path.ptr, .body = MG_SV("{\"force\":true}"), .call_ms = MG_SERVE_STOP_MS / 3};

@@ -109,7 +109,7 @@ static void start(struct mg_stream *s, const struct mg_remote *r, const char *se
     mg_auto(buf) struct mg_buf url = MG_BUF_INIT(16384);
     const struct mg_remote_req q = {.method = "GET"};
     (void)mg_buf_printf(&url, "%s/v1/sessions/", r->base);
-    mg_remote_quote(&url, session_id);
+    (void)mg_buf_percent(&url, mg_sv_of(session_id));
     (void)mg_buf_str(&url, "/events/stream");
     const struct mg_net_req req = {
         .method = MG_SV("GET"),

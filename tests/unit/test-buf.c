@@ -98,6 +98,17 @@ static void steal_hands_the_bytes_over(void **state)
     assert_int_equal(b.len, 0);
 }
 
+static void percent_leaves_the_unreserved_alone(void **state)
+{
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(64);
+    (void)state;
+    assert_int_equal(mg_buf_percent(&b, mg_sv_n("aZ09-._~ /%+\0\xc3\xa4", 15)), MG_OK);
+    assert_sv_equal(mg_buf_view(&b), "aZ09-._~%20%2F%25%2B%00%C3%A4");
+    mg_buf_reset(&b);
+    b.max = 4;
+    assert_int_equal(mg_buf_percent(&b, MG_SV("  ")), MG_ETOOBIG);
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
@@ -108,6 +119,7 @@ int main(void)
         cmocka_unit_test(consume_drops_from_the_front),
         cmocka_unit_test(reserve_and_added_write_in_place),
         cmocka_unit_test(steal_hands_the_bytes_over),
+        cmocka_unit_test(percent_leaves_the_unreserved_alone),
     };
 
     return RUN(tests);
