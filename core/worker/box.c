@@ -104,16 +104,26 @@ static mg_rc launch(const struct mg_box_kind *k, const struct mg_work_item *item
     return s < 0 ? mg_plugin_rc(p, MG_OP_LAUNCH, s, err) : MG_OK;
 }
 
+/* Speaks as the item does: the key may poll and acknowledge only. NULL: no token is known. */
+static struct mg_remote *remote_of(const struct mg_box_kind *k, const struct mg_work_item *item)
+{
+    char *token = mg_work_item_token(item);
+    struct mg_remote *r = token ? mg_remote_new(k->net, k->base_url, token, "environments-worker") : NULL;
+    if (token)
+        mg_wipe(token, strlen(token));
+    free(token);
+    return r;
+}
+
 /* ---- giving the item back ---- */
 
-/* With the item's own token: the key may poll and acknowledge only. The session gets another item at once, instead of after the lease. */
+/* The session gets another item at once, instead of after the lease. */
 static void give_back(const struct mg_box_kind *k, const struct mg_work_item *item)
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(4096);
-    __attribute__((cleanup(mg_remote_answer_cleanup))) struct mg_remote_answer answer = {0};
+    mg_auto(remote_answer) struct mg_remote_answer answer = {0};
+    mg_auto(remote) struct mg_remote *r = remote_of(k, item);
     struct mg_err err = {0};
-    char *token = mg_work_item_token(item);
-    struct mg_remote *r = token ? mg_remote_new(k->net, k->base_url, token, "environments-worker") : NULL;
 
     mg_buf_str(&path, "/v1/environments/");
     (void)mg_buf_percent(&path, mg_sv_of(k->environment_id));
@@ -126,11 +136,6 @@ static void give_back(const struct mg_box_kind *k, const struct mg_work_item *it
     if (rc < 0 && !mg_retry_fatal(answer.status))
         mg_log(MG_WARN, "the item could not be given back: it is queued again when its lease ends",
                MG_F_STR("work", item->id), MG_F_STR("error", err.text));
-    mg_remote_free(r);
-    if (token) {
-        mg_wipe(token, strlen(token));
-        free(token);
-    }
 }
 
 /* ---- watching ---- */
@@ -170,21 +175,15 @@ static bool over(uint32_t state)
 static bool claim_over(const struct mg_box_kind *k, const struct mg_work_item *item)
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(4096);
-    __attribute__((cleanup(mg_remote_answer_cleanup))) struct mg_remote_answer answer = {0};
+    mg_auto(remote_answer) struct mg_remote_answer answer = {0};
+    mg_auto(remote) struct mg_remote *r = remote_of(k, item);
     struct mg_err err = {0};
-    char *token = item ? mg_work_item_token(item) : NULL;
-    struct mg_remote *r = token ? mg_remote_new(k->net, k->base_url, token, "environments-worker") : NULL;
 
     mg_buf_str(&path, "/v1/sessions/");
-    (void)mg_buf_percent(&path, mg_sv_of(item ? item->session_id : ""));
+    (void)mg_buf_percent(&path, mg_sv_of(item->session_id));
     mg_autofree char *z = mg_buf_steal(&path, NULL);
     struct mg_remote_req q = {.method = "GET", .path = z, .cancel = k->stop, .retries = -1};
     mg_rc rc = r && z ? mg_remote_call(r, &q, &answer, &err) : MG_OK;
-    mg_remote_free(r);
-    if (token) {
-        mg_wipe(token, strlen(token));
-        free(token);
-    }
     return rc < 0 && (answer.status == 401 || answer.status == 403 || answer.status == 404 || answer.status == 410 ||
                       answer.status == 412);
 }

@@ -107,11 +107,6 @@ static bool knows(const struct mg_map *m, struct mg_sv id)
     return mg_map_get(m, id) != NULL;
 }
 
-bool mg_ledger_answered(const struct mg_ledger *l, const char *id)
-{
-    return knows(l->answered, mg_sv_of(id));
-}
-
 unsigned mg_ledger_held(const struct mg_ledger *l)
 {
     return l->n_held;

@@ -31,7 +31,6 @@ bool mg_ledger_stream(struct mg_ledger *l, const struct mg_event *e, uint64_t no
 struct mg_call *mg_ledger_take(struct mg_ledger *l, uint64_t now_ns);
 void mg_ledger_end(struct mg_ledger *l, struct mg_call *c, enum mg_call_end how, uint64_t now_ns); /* frees c */
 
-bool mg_ledger_answered(const struct mg_ledger *l, const char *id);
 /* Monotonic time at which the session is left; 0: none is set. */
 uint64_t mg_ledger_idle_at(const struct mg_ledger *l);
 unsigned mg_ledger_held(const struct mg_ledger *l);

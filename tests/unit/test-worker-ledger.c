@@ -148,7 +148,7 @@ static void a_call_that_must_be_confirmed_is_held(void **state)
     assert_int_equal(mg_ledger_held(f->l), 1);
     stream(f, ALLOW("a"), 0);
     runs(f, "a", MG_CALL_ANSWERED, 0);
-    assert_true(mg_ledger_answered(f->l, "c"));
+    nothing_runs(f); /* the server itself answered what was denied */
     assert_int_equal(mg_ledger_held(f->l), 0);
 }
 
