@@ -1,6 +1,5 @@
 """mango-worker as a process, and a server with an environment for it."""
 import datetime
-import errno
 import json
 import os
 import shutil
@@ -193,16 +192,17 @@ class WorkerCase(ModelCase):
         pass_gate(lambda: [self.folder], name)
 
     def nobody_waits(self, name="never"):
-        """The command that waited at this FIFO has ended."""
+        """The command that waited at this FIFO has ended. Read from the processes: whoever opens the FIFO lets the command go on."""
+        waiting = f"cat\0{name}\0".encode()
 
-        def gone():
+        def waits(pid):
             try:
-                os.close(os.open(os.path.join(self.folder, name), os.O_WRONLY | os.O_NONBLOCK))
-            except OSError as e:
-                return e.errno == errno.ENXIO
-            return False
+                with open(f"/proc/{pid}/cmdline", "rb") as f:
+                    return f.read() == waiting and os.path.samefile(f"/proc/{pid}/cwd", self.folder)
+            except OSError:
+                return False  # it has ended meanwhile
 
-        wait_for(f"no command waits at {name}", gone, 20)
+        wait_for(f"no command waits at {name}", lambda: not any(waits(p) for p in os.listdir("/proc") if p.isdigit()), 20)
 
     def wait_held(self, session, seconds):
         """Until a worker has renewed its lease of the session's item so long after the call."""
