@@ -1,6 +1,6 @@
 # libground: what the server and the worker both stand on. libcore and libworker have it inside.
 noinst_LTLIBRARIES += libground.la
-# files: core/base/*.c core/base/*.h core/json/*.c core/json/*.h core/crypto/*.c core/crypto/*.h core/net/*.c core/net/*.h core/domain/check.c core/domain/check.h core/domain/id.c core/domain/id.h core/domain/image.c core/plugin/*.c core/plugin/*.h core/sandbox/direct.h core/sandbox/handle.c core/sandbox/helper.c core/sandbox/helper.h core/sandbox/ops.h core/tools/*.c core/tools/*.h !core/base/hook-test.c
+# files: core/base/*.c core/base/*.h core/json/*.c core/json/*.h core/crypto/*.c core/crypto/*.h core/net/*.c core/net/*.h core/domain/check.c core/domain/check.h core/domain/id.c core/domain/id.h core/domain/image.c core/domain/memory-path.c core/domain/memory-sync.c core/domain/memory-sync.h core/domain/memory.h core/plugin/*.c core/plugin/*.h core/sandbox/direct.h core/sandbox/handle.c core/sandbox/helper.c core/sandbox/helper.h core/sandbox/ops.h core/tools/*.c core/tools/*.h !core/base/hook-test.c
 libground_la_SOURCES = \
 	core/base/arena.c \
 	core/base/arena.h \
@@ -43,6 +43,10 @@ libground_la_SOURCES = \
 	core/domain/id.c \
 	core/domain/id.h \
 	core/domain/image.c \
+	core/domain/memory-path.c \
+	core/domain/memory-sync.c \
+	core/domain/memory-sync.h \
+	core/domain/memory.h \
 	core/json/equal.c \
 	core/json/json.c \
 	core/json/json.h \
@@ -131,7 +135,7 @@ libground_la_SOURCES = \
 
 # libcore: everything but the programs' main files and the library's door. mangod, the tools, libmango and the tests link it.
 noinst_LTLIBRARIES += libcore.la
-# files: core/*/*.c core/*/*.h !core/cmd/* !core/worker/* !core/lib/mango.* !core/base/* !core/json/* !core/crypto/* !core/net/* !core/domain/check.* !core/domain/id.* !core/domain/image.c !core/plugin/* !core/sandbox/direct.h !core/sandbox/handle.c !core/sandbox/helper.* !core/sandbox/ops.h !core/tools/*
+# files: core/*/*.c core/*/*.h !core/cmd/* !core/worker/* !core/lib/mango.* !core/base/* !core/json/* !core/crypto/* !core/net/* !core/domain/check.* !core/domain/id.* !core/domain/image.c !core/domain/memory-*.* !core/domain/memory.h !core/plugin/* !core/sandbox/direct.h !core/sandbox/handle.c !core/sandbox/helper.* !core/sandbox/ops.h !core/tools/*
 libcore_la_SOURCES = \
 	core/api/agents.c \
 	core/api/api.h \
@@ -196,7 +200,6 @@ libcore_la_SOURCES = \
 	core/domain/file.c \
 	core/domain/file.h \
 	core/domain/memory.c \
-	core/domain/memory.h \
 	core/domain/metadata.c \
 	core/domain/metadata.h \
 	core/domain/multiagent.c \
