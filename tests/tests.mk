@@ -389,17 +389,17 @@ EXTRA_DIST += \
 	tests/remote/envd_peer.mjs \
 	tests/remote/envd_rig.py \
 	tests/remote/envd_server.mjs \
-	tests/remote/fault_proxy.mjs \
 	tests/remote/fault_proxy.py \
 	tests/remote/opensandbox_sdk_check.mjs \
 	tests/remote/osb.py \
-	tests/remote/proxy_rig.py \
 	tests/remote/referee/cube.txt \
+	tests/remote/referee/daytona.txt \
 	tests/remote/referee/e2b.txt \
+	tests/remote/referee/opensandbox.txt \
+	tests/remote/referee_containers.py \
 	tests/remote/referee_envd.py \
 	tests/remote/rig.py \
 	tests/remote/run_container_bench.py \
-	tests/remote/run_container_referee.py \
 	tests/remote/run_referee.py \
 	tests/remote/standin/daytona_api.go \
 	tests/remote/standin/daytona_daemon.go \
@@ -456,6 +456,7 @@ check-remote:
 	@test -n "$(BACKEND)" || { echo "usage: make check-remote BACKEND=e2b|cube|opensandbox|daytona" >&2; exit 2; }
 	@tests=`cd $(srcdir) && ls tests/remote/test_$(BACKEND)*.py`; test -n "$$tests" && \
 	MANGO_TEST_SDK=$${MANGO_TEST_SDK:-require} $(MAKE) --no-print-directory check TESTS="`echo $$tests`"
+	@$(AM_TESTS_ENVIRONMENT) MANGO_TEST_SDK=$${MANGO_TEST_SDK:-require} $(PYTHON3) $(srcdir)/tests/remote/run_referee.py $(BACKEND)
 
 .PHONY: lint format
 # Findings of any of these fail. Each prints one line when it is content.

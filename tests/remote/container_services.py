@@ -2,20 +2,54 @@
 every request in turn.
 
 MANGO_TEST_REMOTE_FAULTS=all tries every fault at every request (about ten minutes for a service); without it every second request meets one of them."""
+import functools
 import os
+import subprocess
 
+import dtn
+import osb
 from fault_proxy import FAULTS, FaultProxy
 from harness import Mangod, wait_for
+from rig import conformance, enter_engine, give_up, has_bridge, prepared, sdk, under_engine
 from sandbox import OK, Driver, label
 
 ALL = os.environ.get("MANGO_TEST_REMOTE_FAULTS") == "all"
+SERVICES = {"daytona": dtn.Daytona, "opensandbox": osb.OpenSandbox}
+
+
+def ready(file, *names, client=False):
+    """What makes each service, once this process runs under an Engine, has all that comes from registries, and is in the Engine's network."""
+    under_engine(file)
+    if any(SERVICES[n].needs_bridge for n in names) and not has_bridge():
+        give_up("this Engine has no bridge: each sandbox needs a network of its own")
+    made = [functools.partial(SERVICES[n], *prepared(SERVICES[n].prepare)) for n in names]
+    for name in names if client else ():
+        prepared(functools.partial(sdk, name))
+    enter_engine()
+    return made
+
+
+class Conformance:
+    """What holds for both, of the service itself and of the suite."""
+
+    name, make = "", None
+
+    def test_the_official_client_understands_the_stand_ins(self):
+        with self.make() as service:
+            done = subprocess.run(["node", self.name + "_sdk_check.mjs", *service.check_words(service.env)], cwd=sdk(self.name), capture_output=True, text=True, timeout=120)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            wait_for("nothing to be left", lambda: service.left() == [], service.ends_within_s, 0.2)
+
+    def test_the_suite_passes_and_leaves_nothing(self):
+        with self.make() as service:
+            self.assertNotIn(service.key, conformance(self, self.name, service.env, 900))
+            self.assertEqual(service.left(), [])
 
 
 class OfService:
-    """What holds for both."""
+    """What holds for both, of the server."""
 
-    name = key = ""
-    make = None
+    name, make = "", None
 
     @classmethod
     def setUpClass(cls):
@@ -58,14 +92,14 @@ class OfService:
             self.assertEqual(len(self.service.left()), 1, "the same sandbox")
             m.client.delete(f"/v1/sessions/{session}")
             self.left_empty()
-            self.assertNotIn(self.key, first + m.process.log())
+            self.assertNotIn(self.service.key, first + m.process.log())
 
     # ---- faults ----
 
     def scenario(self, proxy, faults):
         """Everything once. The answers, in order, and how often the command ran."""
         box, answers, counted = label(), [], None
-        env = {**self.service.env, **self.through(proxy)}
+        env = {**self.service.env, **self.service.through(proxy)}
         proxy.reset(faults)
         with Driver(self.name, env) as d:
             answers.append(d.call("create", box, d.owner, "open", 0, 0, 0, 0))
@@ -74,10 +108,9 @@ class OfService:
                 answers.append(d.call("write", box, "sub/file", "content"))
                 answers.append(d.call("read", box, "sub/file", 0, 100))
                 answers.append(d.call("attach", box, d.owner))
-            self.requests = list(proxy.seen)
-            proxy.faults = {n: f for n, f in proxy.faults.items() if n >= len(proxy.seen)}
+            proxy.faults = {n: f for n, f in proxy.faults.items() if n >= len(proxy.log)}
             answers.append(d.call("destroy", box))
-            self.with_destroy = len(proxy.seen)
+            self.with_destroy = len(proxy.log)
             proxy.reset()
             if answers[-1]["status"] != OK:
                 d.ok("destroy", box)
@@ -88,7 +121,7 @@ class OfService:
         """Each operation ended right, or with an error in words; a command that ran, ran once."""
         for a in answers:
             text = str(a)
-            self.assertNotIn(self.key, text)
+            self.assertNotIn(self.service.key, text)
             self.assertTrue(a["status"] == OK or a.get("error"), f"{what}: {text}")
         if len(answers) < 5:
             return
@@ -99,7 +132,7 @@ class OfService:
             self.assertEqual(read["content"], "content", what)
 
     def test_a_service_that_fails_at_each_request_in_turn(self):
-        proxy = FaultProxy(self.service.port)
+        proxy = FaultProxy(self.service.url)
         self.addCleanup(proxy.end)
         clean = self.scenario(proxy, {})
         self.assertEqual([a["status"] for a in clean], [OK] * len(clean), clean)

@@ -1,25 +1,46 @@
-"""A proxy in front of a service that does one thing wrong, to one request. Addresses of the service in its answers become the proxy's own."""
+"""A proxy in front of a service that writes down every request, and does one thing wrong to those that it is told to. Addresses of the service in its answers become the
+proxy's own."""
 import contextlib
 import http.client
 import http.server
 import threading
 import time
+import urllib.parse
 
 FAULTS = ("cut", "lost", "delay", "429", "500", "502", "half")
+DELAY_S, UPSTREAM_S = 2, 120
+PIECE = 65536
+# Of one connection, not of what goes over it; the length is counted anew.
+OWN = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+ANSWERS = {
+    "429": (429, "application/json", b'{"statusCode":429,"code":"RATE_LIMITED","message":"slow down"}', {"Retry-After": "1"}),
+    "500": (500, "application/json", b'{"statusCode":500,"code":"INTERNAL","message":"out of luck"}', {}),
+    "502": (502, "text/html", b"<html><h1>502 Bad Gateway</h1></html>", {}),
+}
 
 
 class FaultProxy:
-    """faults: number of a request (from 0, since reset()) -> what happens to it.
+    """urls: one front for each of the service's, in their order. log: each request since reset(), with method, path, headers (names in lowercase) and body.
+
+    faults: number of a request (from 0, since reset()) -> what happens to it.
 
     cut    the connection ends before the service has seen the request
     lost   the service does what it was asked for, and the connection ends instead of the answer
-    delay  the request waits for two seconds
+    delay  the request waits
     429    with Retry-After: 1;  500  the service's own;  502  a page of a proxy;  half  the answer breaks off in its middle
     """
 
-    def __init__(self, port):
-        self.port, self.lock = port, threading.Lock()
+    def __init__(self, *upstreams):
+        self.lock = threading.Lock()
         self.reset()
+        self.upstreams = [urllib.parse.urlsplit(u).netloc for u in upstreams]
+        self.servers = [self.front(netloc) for netloc in self.upstreams]
+        self.fronts = ["127.0.0.1:%d" % s.server_address[1] for s in self.servers]
+        self.urls = ["http://" + f for f in self.fronts]
+        for s in self.servers:
+            threading.Thread(target=s.serve_forever, daemon=True).start()
+
+    def front(self, upstream):
         proxy = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
@@ -32,30 +53,31 @@ class FaultProxy:
                     self.close_connection = True
 
             def do_GET(self):
-                proxy.serve(self)
+                proxy.serve(self, upstream)
 
             do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
 
             def log_message(self, *_):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.own = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        return server
 
     def reset(self, faults=None):
         with self.lock:
-            self.faults, self.seen, self.recorded = dict(faults or {}), [], []
+            self.faults, self.log = dict(faults or {}), []
 
     def end(self):
-        self.server.shutdown()
-        self.server.server_close()
+        for s in self.servers:
+            s.shutdown()
+            s.server_close()
 
-    def next(self, what):
-        with self.lock:
-            self.seen.append(what)
-            return self.faults.get(len(self.seen) - 1)
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
 
     @staticmethod
     def body_of(h):
@@ -69,77 +91,52 @@ class FaultProxy:
         return out
 
     @staticmethod
-    def answer(h, status, kind, text, **headers):
-        h.send_response(status)
-        h.send_header("Content-Type", kind)
-        h.send_header("Content-Length", str(len(text)))
-        for name, value in headers.items():
-            h.send_header(name.replace("_", "-"), value)
+    def head(h, status, headers):
+        h.send_response_only(status)
+        for name, value in headers:
+            h.send_header(name, value)
         h.end_headers()
-        h.wfile.write(text)
 
-    def serve(self, h):
-        fault = self.next(f"{h.command} {h.path.split('?')[0]}")
-        body = self.body_of(h)
+    def serve(self, h, upstream):
+        entry = {"method": h.command, "path": h.path, "headers": {k.lower(): v for k, v in h.headers.items()}, "body": b""}
         with self.lock:
-            self.recorded.append((h.command, h.path, dict(h.headers.items()), body))
+            fault = self.faults.get(len(self.log))
+            self.log.append(entry)
+        entry["body"] = self.body_of(h)
         if fault == "cut":
             h.close_connection = True
             return
-        if fault == "429":
-            self.answer(h, 429, "application/json", b'{"statusCode":429,"code":"RATE_LIMITED","message":"slow down"}', Retry_After="1")
-            return
-        if fault == "500":
-            self.answer(h, 500, "application/json", b'{"statusCode":500,"code":"INTERNAL","message":"out of luck"}')
-            return
-        if fault == "502":
-            self.answer(h, 502, "text/html", b"<html><h1>502 Bad Gateway</h1></html>")
+        if fault in ANSWERS:
+            status, kind, text, more = ANSWERS[fault]
+            self.head(h, status, [("Content-Type", kind), ("Content-Length", len(text)), *more.items()])
+            h.wfile.write(text)
             return
         if fault == "delay":
-            time.sleep(2)
-        self.forward(h, body, fault)
+            time.sleep(DELAY_S)
+        with contextlib.closing(http.client.HTTPConnection(upstream, timeout=UPSTREAM_S)) as connection:
+            self.exchange(connection, h, entry["body"], fault)
 
-    def forward(self, h, body, fault):
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)) as upstream:
-            self.exchange(upstream, h, body, fault)
-
-    def exchange(self, upstream, h, body, fault):
-        headers = {k: v for k, v in h.headers.items() if k.lower() not in ("connection", "transfer-encoding", "content-length", "accept-encoding")}
+    def exchange(self, connection, h, body, fault):
+        headers = {k: v for k, v in h.headers.items() if k.lower() not in OWN | {"accept-encoding"}}
         if body or h.command in ("POST", "PUT", "PATCH"):
             headers["Content-Length"] = str(len(body))
-        upstream.request(h.command, h.path, body or None, headers)
-        answer = upstream.getresponse()
-        stream = "event-stream" in (answer.getheader("Content-Type") or "")
+        connection.request(h.command, h.path, body or None, headers)
+        answer = connection.getresponse()
+        kind = answer.getheader("Content-Type") or ""
+        stream = "event-stream" in kind or "connect" in kind
+        text = answer.read1(PIECE) if stream else answer.read()
         if fault == "lost":
-            answer.read()
             h.close_connection = True
             return
-        if stream and not fault:
-            self.pass_stream(h, answer)
-            return
-        text = answer.read()
-        if "json" in (answer.getheader("Content-Type") or ""):
-            text = text.replace(f"127.0.0.1:{self.port}".encode(), f"127.0.0.1:{self.own}".encode())
-        h.send_response(answer.status)
-        for name, value in answer.getheaders():
-            if name.lower() in ("content-type", "content-range", "date", "retry-after"):
-                h.send_header(name, value)
-        h.send_header("Content-Length", str(len(text)))
-        h.end_headers()
+        if "json" in kind and not stream:
+            for theirs, ours in zip(self.upstreams, self.fronts):
+                text = text.replace(theirs.encode(), ours.encode())
+        own = [("Connection", "close")] if stream else [("Content-Length", len(text))]
+        self.head(h, answer.status, [(k, v) for k, v in answer.getheaders() if k.lower() not in OWN] + own)
+        h.close_connection = stream or fault == "half"
         if fault == "half":
             h.wfile.write(text[: len(text) // 2])
-            h.wfile.flush()
-            h.close_connection = True
             return
-        h.wfile.write(text)
-
-    @staticmethod
-    def pass_stream(h, answer):
-        h.send_response(answer.status)
-        h.send_header("Content-Type", answer.getheader("Content-Type"))
-        h.send_header("Connection", "close")
-        h.end_headers()
-        while piece := answer.read1(65536):
-            h.wfile.write(piece)
-            h.wfile.flush()
-        h.close_connection = True
+        while text:
+            h.wfile.write(text)
+            text = answer.read1(PIECE) if stream else b""

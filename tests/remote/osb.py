@@ -1,7 +1,6 @@
 """OpenSandbox on this machine: its real lifecycle server from PyPI on a real Engine, with images made here. execd and the egress filter are in no
 registry: tests/remote/standin has them."""
 import os
-import subprocess
 import tempfile
 
 from rig import WORK, Service, free_port, image, pip, standin, with_libraries
@@ -42,11 +41,6 @@ readiness_timeout_seconds = 30.0
 """
 
 
-def prepare():
-    """All that needs a registry or a compiler; before the network is changed."""
-    return pip("opensandbox", SERVER), standin()
-
-
 def make_images(program):
     with tempfile.TemporaryDirectory() as d:
         script = os.path.join(d, "bootstrap.sh")
@@ -58,7 +52,12 @@ def make_images(program):
 
 
 class OpenSandbox(Service):
-    """The server; env is what the plugin needs to find it."""
+    key, mark, needs_bridge = KEY, "opensandbox.io/id", True
+
+    @staticmethod
+    def prepare():
+        """All that needs a registry or a compiler; before the network is changed."""
+        return pip("opensandbox", SERVER), standin()
 
     def __init__(self, python, program):
         make_images(program)
@@ -77,7 +76,10 @@ class OpenSandbox(Service):
         }
 
     @staticmethod
-    def left():
-        """What of the service is on the Engine: the witness beside the service's own list."""
-        out = subprocess.run(["docker", "ps", "-a", "--filter", "label=opensandbox.io/id", "--format", "{{.Names}} {{.Status}}"], check=True, capture_output=True, text=True).stdout
-        return out.split("\n")[:-1]
+    def through(proxy):
+        return {"OPEN_SANDBOX_DOMAIN": proxy.fronts[0], "OPEN_SANDBOX_USE_SERVER_PROXY": "true"}
+
+    @staticmethod
+    def check_words(env):
+        """What the scripts that drive the official client take: address, key, image, and more."""
+        return [env["OPEN_SANDBOX_DOMAIN"], KEY, env["OPEN_SANDBOX_IMAGE"], "yes" if "OPEN_SANDBOX_USE_SERVER_PROXY" in env else "no"]

@@ -151,13 +151,32 @@ def listens(port):
         return s.connect_ex(("127.0.0.1", port)) == 0
 
 
+def conformance(test, name, env, timeout):
+    """The whole suite passes; what it printed, with its errors."""
+    done = subprocess.run(
+        [os.path.join(BUILD, "mango"), "conformance", name, "--live"],
+        env={**os.environ, **env, f"MANGO_LIVE_{name.upper()}": "local", "MANGO_PLUGIN_DIR": os.path.join(BUILD, "plugins", "loadable")},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    print(done.stdout)
+    test.assertEqual(done.returncode, 0, done.stderr)
+    test.assertIn(" 0 failed", done.stdout)
+    test.assertNotIn("add --live", done.stdout)
+    return done.stdout + done.stderr
+
+
 class Service:
-    """A server of a service, as long as the block lasts."""
+    """A server of a service, as long as the block lasts. env: what the plugin needs to find it."""
+
+    mark, needs_bridge, env = "", False, {}  # mark: the label of its containers
+    ends_within_s = 0  # that a container is still there when its end has been told
 
     def __init__(self, name, argv, port, env=None):
         os.makedirs(WORK, exist_ok=True)
         self.log = os.path.join(WORK, name + ".log")
-        self.port = port
+        self.url = f"http://127.0.0.1:{port}"
         with open(self.log, "w", encoding="utf-8") as log:
             self.process = subprocess.Popen(argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})})
         try:
@@ -178,6 +197,11 @@ class Service:
     def __exit__(self, *_):
         self.end()
 
+    def left(self):
+        """What of the service is on the Engine: the witness beside the service's own list."""
+        out = subprocess.run(["docker", "ps", "-a", "--filter", "label=" + self.mark, "--format", "{{.Names}} {{.Status}}"], check=True, capture_output=True, text=True).stdout
+        return out.splitlines()
+
     def end(self):
         self.process.terminate()
         try:
@@ -187,5 +211,5 @@ class Service:
             self.process.wait()
 
 
-__all__ = ["BUILD", "HERE", "Service", "WORK", "enter_engine", "free_port", "give_up", "has_bridge", "image", "npm", "pip", "prepared", "sdk", "standin", "time",
+__all__ = ["BUILD", "HERE", "Service", "WORK", "conformance", "enter_engine", "free_port", "give_up", "has_bridge", "image", "npm", "pip", "prepared", "sdk", "standin", "time",
            "under_engine", "wait_for", "with_libraries"]

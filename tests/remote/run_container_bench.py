@@ -9,12 +9,9 @@ import subprocess
 import sys
 import time
 
-from rig import HERE, enter_engine, prepared, sdk, under_engine
-
-under_engine(__file__)
-import dtn  # noqa: E402
-import osb  # noqa: E402
-from sandbox import Driver, label  # noqa: E402
+from container_services import ready
+from rig import HERE, sdk
+from sandbox import Driver, label
 
 EXECS, ROUNDS, SIZE = 20, 3, 32 * 1024 * 1024
 
@@ -43,14 +40,11 @@ def adapter(name, env):
 
 
 def main(name):
-    python, program = prepared(osb.prepare)
-    folder = prepared(lambda: sdk(name))
+    (make,) = ready(__file__, name, client=True)
+    folder = sdk(name)
     shutil.copy(os.path.join(HERE, "container_bench.mjs"), folder)
-    enter_engine()
-    service = osb.OpenSandbox(python, program) if name == "opensandbox" else dtn.Daytona(program)
-    with service:
-        at = service.env["OPEN_SANDBOX_DOMAIN"] if name == "opensandbox" else service.env["DAYTONA_API_URL"]
-        argv = ["node", "container_bench.mjs", name, at, osb.KEY if name == "opensandbox" else dtn.KEY, os.environ["MANGO_DOCKER_IMAGE"]]
+    with make() as service:
+        argv = ["node", "container_bench.mjs", name, *service.check_words(service.env)[:3]]
         done = subprocess.run(argv, cwd=folder, check=True, capture_output=True, text=True, timeout=300)
         theirs = json.loads(done.stdout.splitlines()[-1])
         ours = adapter(name, service.env)

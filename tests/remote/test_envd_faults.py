@@ -1,20 +1,19 @@
 """Every request of a session's life is spoiled in turn: cut before it arrives, answered and never heard of, delayed, 429, 500, a proxy's page, half an answer. The session
 still ends right or with one clear error, no command runs twice, and the service is left with nothing.
 
-MANGO_REMOTE_FAULTS=all tries every request of the scenario; the default takes every third, in turns, of each kind.
+MANGO_TEST_REMOTE_FAULTS=all tries every request of the scenario; the default takes every third, in turns, of each kind.
 """
 import concurrent.futures
 import os
 import unittest
 
 import envd_rig
+from fault_proxy import FAULTS, FaultProxy
 from harness import main
-from proxy_rig import Proxy
 from sandbox import EGONE, ERETRY, OK, Driver, label
 
 envd_rig.need_namespaces()
-KINDS = ["cut", "lost", "delay", "429", "500", "502", "truncated"]
-STEP = 1 if os.environ.get("MANGO_REMOTE_FAULTS") == "all" else 3
+STEP = 1 if os.environ.get("MANGO_TEST_REMOTE_FAULTS") == "all" else 3
 LANES = 3
 ERRORS = {ERETRY, -4, -5, -8}  # transient, quota, invalid, internal: said, and final for this call
 
@@ -22,15 +21,14 @@ ERRORS = {ERETRY, -4, -5, -8}  # transient, quota, invalid, internal: said, and 
 class Lane:
     """One proxy and one process with the plugin loaded."""
 
-    def __init__(self, peer, folder):
+    def __init__(self, peer):
         self.peer = peer
-        self.proxy = Proxy(folder, peer.control, peer.data)
-        env = {**peer.env, "E2B_API_URL": self.proxy.urls[0], "E2B_SANDBOX_URL": self.proxy.urls[1]}
-        self.driver = Driver("e2b", env)
+        self.proxy = FaultProxy(peer.control, peer.data)
+        self.driver = Driver("e2b", {**peer.env, **envd_rig.through("e2b", self.proxy)})
 
     def end(self):
         self.driver.end()
-        self.proxy.__exit__()
+        self.proxy.end()
 
     def scenario(self, kind, nth):
         """What went wrong, in words; empty when all is right."""
@@ -46,7 +44,7 @@ class Lane:
                     wrong.append("the key is shown")
             return answer
 
-        self.proxy.spoil(kind, nth)
+        self.proxy.reset({nth: kind})
         if call("create", box, d.owner, "none", 0, 0, 0, 0)["status"] == OK:
             first = call("exec", box, 20000, 0, "echo x >>count; echo out; echo err >&2; exit 3", "")
             if first["status"] == OK and (first["unknown"] or (first["code"], first["out"], first["err"]) != (3, "out\n", "err\n")):
@@ -61,7 +59,7 @@ class Lane:
                 wrong.append(f"the command ran {count['out'].strip()} times")
         if len(said) > 1:
             wrong.append(f"more than one error: {said}")
-        self.proxy.spoil()
+        self.proxy.reset()
         for _ in range(2):  # the core repeats it until it is done
             gone = d.call("destroy", box, timeout=60)
         if gone["status"] not in (OK, EGONE):
@@ -71,15 +69,15 @@ class Lane:
         return [f"{kind} of request {nth}: {w}" for w in wrong], said
 
     def requests(self):
-        wrong, said = self.scenario("", 0)
+        wrong, said = self.scenario(None, 0)
         if wrong or said:
             raise AssertionError(wrong + said)
-        self.proxy.spoil()
+        self.proxy.reset()
         d, box = self.driver, label()
         d.create(box)
         for words in (["exec", box, 20000, 0, "true", ""], ["write", box, "f", "x"], ["read", box, "f", 0, 9], ["attach", box, d.owner], ["exec", box, 20000, 0, "true", ""]):
             d.ok(*words)
-        n = len(self.proxy.log())
+        n = len(self.proxy.log)
         d.ok("destroy", box)
         return n
 
@@ -88,11 +86,11 @@ class Faults(unittest.TestCase):
     def test_a_spoiled_request_neither_doubles_a_command_nor_leaves_a_sandbox(self):
         folder = envd_rig.scripts()
         with envd_rig.Peer("e2b", folder) as peer:
-            lanes = [Lane(peer, folder) for _ in range(LANES)]
+            lanes = [Lane(peer) for _ in range(LANES)]
             self.addCleanup(lambda: [lane.end() for lane in lanes])
             n = lanes[0].requests()
             self.assertGreater(n, 8)
-            todo = [(kind, i) for k, kind in enumerate(KINDS) for i in range(n) if (i + k) % STEP == 0]
+            todo = [(kind, i) for k, kind in enumerate(FAULTS) for i in range(n) if (i + k) % STEP == 0]
             free = list(lanes)
             with concurrent.futures.ThreadPoolExecutor(LANES) as pool:
                 def one(job):
