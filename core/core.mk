@@ -482,6 +482,8 @@ libcore_la_SOURCES = \
 	core/store/list.h \
 	core/store/mcp-tools.c \
 	core/store/mcp-tools.h \
+	core/store/memory-mount.c \
+	core/store/memory-mount.h \
 	core/store/memory-session.c \
 	core/store/memory-store.c \
 	core/store/memory-version.c \

@@ -147,18 +147,74 @@ static mg_rc box_exec(void *box, const struct mg_exec_req *req, struct mg_exec_s
 
 /* ---- files ---- */
 
-#define SESSION_FOLDER "/mnt/session"
+/* Folders of the workspace that have another name too: a path in them becomes one relative to the root. */
+static const struct {
+    const char *name, *place;
+} FOLDERS[] = {{"/mnt/session", ".session"}, {"/mnt/memory", ".session/memory"}};
 
-/* /mnt/session is a folder of the workspace: a path in it becomes one relative to the root. */
 static struct mango_sv mapped(const char *path, char out[PATH_MAX])
 {
-    size_t n = strlen(SESSION_FOLDER);
-    if (strncmp(path, SESSION_FOLDER, n) != 0 || (path[n] != '/' && path[n] != '\0'))
-        return (struct mango_sv){path, strlen(path)};
-    int len = snprintf(out, PATH_MAX, ".session%s", path + n);
-    if (len < 0 || len >= PATH_MAX)
-        return (struct mango_sv){path, strlen(path)};
-    return (struct mango_sv){out, (size_t)len};
+    for (size_t i = 0; i < sizeof(FOLDERS) / sizeof(FOLDERS[0]); i++) {
+        size_t n = strlen(FOLDERS[i].name);
+        if (strncmp(path, FOLDERS[i].name, n) != 0 || (path[n] != '/' && path[n] != '\0'))
+            continue;
+        int len = snprintf(out, PATH_MAX, "%s%s", FOLDERS[i].place, path + n);
+        if (len > 0 && len < PATH_MAX)
+            return (struct mango_sv){out, (size_t)len};
+    }
+    return (struct mango_sv){path, strlen(path)};
+}
+
+/* ---- folders that tools must not write ---- */
+
+void mg_sandbox_protect(struct mg_sandbox *s, const char *folders)
+{
+    char *none = NULL, *copy = mg_xstrdup(folders);
+    if (!atomic_compare_exchange_strong(&s->protected, &none, copy))
+        free(copy);
+}
+
+/* The path without . and .. and doubled slashes, relative to the root. Links are not followed: what is written through one is found by whoever
+ * looks at the folder. */
+static struct mg_sv cleaned(const struct mg_sandbox *s, struct mango_sv path, char out[PATH_MAX])
+{
+    struct mg_sv rest = mg_sv_n(path.ptr, path.len);
+    size_t n = 0, root = strlen(s->root);
+    if (mg_sv_starts(rest, s->root) && rest.len > root && rest.ptr[root] == '/')
+        rest = mg_sv_from(rest, root + 1);
+    while (rest.len) {
+        struct mg_sv part = mg_sv_split(&rest, '/');
+        if (part.len == 0 || mg_sv_eqz(part, "."))
+            continue;
+        if (mg_sv_eqz(part, "..")) {
+            while (n > 0 && out[--n] != '/')
+                ;
+            continue;
+        }
+        if (n + part.len + 1 >= PATH_MAX)
+            break;
+        if (n)
+            out[n++] = '/';
+        memcpy(out + n, part.ptr, part.len);
+        n += part.len;
+    }
+    return mg_sv_n(out, n);
+}
+
+static bool is_protected(struct mg_sandbox *s, struct mango_sv path)
+{
+    const char *folders = atomic_load(&s->protected);
+    char clean[PATH_MAX];
+    if (!folders)
+        return false;
+    struct mg_sv p = cleaned(s, path, clean), all = mg_sv_of(folders);
+    while (all.len) {
+        struct mg_sv folder = mg_sv_split(&all, '\n');
+        if (p.len >= folder.len && mg_sv_eq(mg_sv_n(p.ptr, folder.len), folder) &&
+            (p.len == folder.len || p.ptr[folder.len] == '/'))
+            return true;
+    }
+    return false;
 }
 
 struct reader {
@@ -204,13 +260,14 @@ static mg_rc box_write(void *box, const char *path, struct mg_sv content, struct
 {
     struct mg_sandbox *s = box;
     struct visit v;
-    char place[PATH_MAX];
+    char buffer[PATH_MAX];
+    struct mango_sv place = mapped(path, buffer);
+    if (is_protected(s, place))
+        return mg_err_set(err, MG_EDENIED, "it is in a memory store that this session may only read");
     if (!visit_begin(&v, s, MG_OP_WRITE, in_ms(MG_SANDBOX_FILE_MS), NULL, err))
         return MG_EGONE;
-    struct mango_write_req req = {.struct_size = sizeof(req),
-                                  .path = mapped(path, place),
-                                  .content = {content.ptr, content.len},
-                                  .source_len = -1};
+    struct mango_write_req req = {
+        .struct_size = sizeof(req), .path = place, .content = {content.ptr, content.len}, .source_len = -1};
     return visit_end(&v, s->plugin->sandbox->write(s->plugin->ctx, &v.call, mg_sandbox_id(s), &req));
 }
 
@@ -372,5 +429,6 @@ void mg_sandbox_free(struct mg_sandbox *s)
     free(s->external_id);
     free(s->root);
     free(s->identity);
+    free(atomic_load(&s->protected));
     free(s);
 }

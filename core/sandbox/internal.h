@@ -57,6 +57,7 @@ struct mg_sandbox {
     bool serial;               /* the backend takes one call at a time */
     pthread_mutex_t call_lock; /* held across a call when serial */
     _Atomic bool gone;         /* destroyed, or told so by the backend */
+    char *_Atomic protected;   /* set once: folders below the root, a line each, that tools must not write; or NULL */
 };
 
 /* manager.c: acquire with what the intent holds instead of the caller's config. */

@@ -78,6 +78,9 @@ const struct mg_tool_ops *mg_sandbox_ops(const struct mg_sandbox *box);
 /* Writes a file of len bytes that come from source, a piece at a time, on this thread. mode: of a new one. */
 mg_rc mg_sandbox_put(struct mg_sandbox *box, const char *path, uint32_t mode, mango_source_fn *source, void *ctx,
                      int64_t len, struct mg_err *err) MG_MUSTCHECK;
+/* The table's write refuses paths in these folders from now on (MG_EDENIED); mg_sandbox_put does not. folders: relative to the root, a line each. The
+ * first call alone counts: what a session may not write never changes. */
+void mg_sandbox_protect(struct mg_sandbox *box, const char *folders);
 const char *mg_sandbox_provider(const struct mg_sandbox *box);
 
 /* Refuses at session creation what the backend can never do (limited network, packages without the capability).

@@ -12,7 +12,10 @@
  * read-only root and with an Engine on another host, and a new volume takes the folder's owner over. */
 
 #define CHILD_REPO "mango-box"
-#define SESSION_LINK "mnt/session" /* leads to .session of the workspace: what the server mounts for the session */
+
+/* Names, and where they lead in the workspace: what the server mounts for the session. */
+static const char *const links[][2] = {{"mnt/session", ".session"}, {"mnt/memory", ".session/memory"}};
+enum { N_LINKS = sizeof(links) / sizeof(links[0]) };
 
 enum {
     PULL_LINE_MAX = 64 * 1024, /* bytes of one line of a pull's progress */
@@ -134,7 +137,8 @@ static void child_name(const struct docker *d, const char *base_id, const char *
     uint64_t h = d->program_hash;
     const char *colon = strchr(base_id, ':');
     fnv(&h, root, strlen(root));
-    fnv(&h, SESSION_LINK, strlen(SESSION_LINK));
+    for (int i = 0; i < N_LINKS; i++)
+        fnv(&h, links[i][0], strlen(links[i][0]));
     fnv(&h, d->set.user, strlen(d->set.user));
     snprintf(out, TAG_MAX, CHILD_REPO ":%.32s-%016llx", colon ? colon + 1 : base_id, (unsigned long long)h);
 }
@@ -145,13 +149,15 @@ static void put_folder(struct text *tar, const char *path, uint32_t mode, uint32
     tar_head(tar, &e);
 }
 
-static void put_session_link(struct text *tar, const char *root)
+static void put_links(struct text *tar, const char *root)
 {
     char target[512];
-    snprintf(target, sizeof(target), "%s/.session", root);
-    const struct tar_entry e = {.path = sv_z(SESSION_LINK), .link = sv_z(target), .kind = 'l', .mode = 0777};
     put_folder(tar, "mnt", 0755, 0, 0);
-    tar_head(tar, &e);
+    for (int i = 0; i < N_LINKS; i++) {
+        snprintf(target, sizeof(target), "%s/%s", root, links[i][1]);
+        const struct tar_entry e = {.path = sv_z(links[i][0]), .link = sv_z(target), .kind = 'l', .mode = 0777};
+        tar_head(tar, &e);
+    }
 }
 
 static const char *const open_folders[] = {"tmp", "var/tmp", "run"};
@@ -168,7 +174,7 @@ static mango_status put_files(struct docker *d, const struct mango_call *call, c
     text_sv(&tar, program);
     tar_pad(&tar, program.len);
     put_folder(&tar, root + 1, 0755, d->uid, d->gid);
-    put_session_link(&tar, root);
+    put_links(&tar, root);
     /* The runtime gives what it mounts there the mode of the image's folder. */
     for (int i = 0; i < 3; i++)
         put_folder(&tar, open_folders[i], 01777, 0, 0);

@@ -279,6 +279,7 @@ bool root_words(struct srt *s)
     (void)words3(w, "--perms", "0755", "--dir");
     word(w, "/mnt");
     (void)words3(w, "--symlink", SRT_ROOT "/.session", "/mnt/session"); /* what the server mounts for the session */
+    (void)words3(w, "--symlink", SRT_ROOT "/.session/memory", "/mnt/memory");
     word(w, "--remount-ro");
     word(w, "/");
     if (s->runtime)
