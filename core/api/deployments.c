@@ -1,5 +1,5 @@
 /* /v1/deployments and /v1/deployment_runs */
-#include "api/render.h"
+#include "api/api.h"
 #include "service/deploy.h"
 
 static const struct mg_list_kind DEPLOYMENTS = {.name = "deployments", .limit = 20, .limit_max = 100};
@@ -38,7 +38,7 @@ static void render(struct mg_jw *w, const struct mg_deploy_row *x)
     mg_jw_kstr(w, "id", x->id);
     mg_jw_kstrz(w, "type", "deployment");
     mg_jw_kstr(w, "name", d->name);
-    mg_render_kstr_or_null(w, "description", d->description);
+    mg_jw_kstr_or_null(w, "description", d->description);
     render_agent(w, d->agent_id, d->agent_version);
     mg_jw_kstr(w, "environment_id", d->environment_id);
     mg_jw_kraw(w, "initial_events", d->initial_events);
@@ -47,8 +47,8 @@ static void render(struct mg_jw *w, const struct mg_deploy_row *x)
     mg_jw_kraw(w, "metadata", d->metadata);
     render_schedule(w, x);
     mg_jw_kstrz(w, "status", x->paused_reason.ptr ? "paused" : "active");
-    mg_render_kraw_or_null(w, "paused_reason", x->paused_reason);
-    mg_render_kraw_or_null(w, "budget", d->budget);
+    mg_jw_kraw_or_null(w, "paused_reason", x->paused_reason);
+    mg_jw_kraw_or_null(w, "budget", d->budget);
     mg_jw_ktime(w, "created_at", x->created_us);
     mg_jw_ktime(w, "updated_at", x->updated_us);
     mg_jw_ktime(w, "archived_at", x->archived_us);
@@ -69,7 +69,7 @@ static void render_run(struct mg_jw *w, const struct mg_deploy_run_row *x)
     if (!manual)
         mg_jw_ktime(w, "scheduled_at", x->scheduled_us);
     mg_jw_obj_end(w);
-    mg_render_kstr_or_null(w, "session_id", x->session_id);
+    mg_jw_kstr_or_null(w, "session_id", x->session_id);
     mg_jw_key(w, "error");
     if (x->error_type.ptr) {
         mg_jw_obj(w);

@@ -1,5 +1,5 @@
 /* /v1/memory_stores/{id}/memories and /memory_versions */
-#include "api/render.h"
+#include "api/api.h"
 #include "service/memory.h"
 
 enum { FULL_PAGE_MAX = 20 /* items of a page with contents: contract 1.10 */ };
@@ -28,7 +28,7 @@ static void render_memory(struct mg_jw *w, const struct mg_memory_row *x, bool f
     mg_jw_kstr(w, "memory_store_id", x->store_id);
     mg_jw_kstr(w, "memory_version_id", x->version_id);
     mg_jw_kstr(w, "path", x->path);
-    mg_render_kraw_or_null(w, "content", full ? x->content.json : mg_sv_n(NULL, 0));
+    mg_jw_kraw_or_null(w, "content", full ? x->content.json : mg_sv_n(NULL, 0));
     mg_jw_kstr(w, "content_sha256", x->content.sha256);
     mg_jw_kint(w, "content_size_bytes", x->content.size);
     mg_jw_ktime(w, "created_at", x->created_us);
@@ -187,9 +187,9 @@ static void render_version(struct mg_jw *w, const struct mg_memory_version_row *
     mg_jw_kstr(w, "memory_store_id", x->store_id);
     mg_jw_kstr(w, "memory_id", x->memory_id);
     mg_jw_kstr(w, "operation", x->operation);
-    mg_render_kstr_or_null(w, "path", x->path);
-    mg_render_kraw_or_null(w, "content", full ? x->content.json : mg_sv_n(NULL, 0));
-    mg_render_kstr_or_null(w, "content_sha256", x->content.sha256);
+    mg_jw_kstr_or_null(w, "path", x->path);
+    mg_jw_kraw_or_null(w, "content", full ? x->content.json : mg_sv_n(NULL, 0));
+    mg_jw_kstr_or_null(w, "content_sha256", x->content.sha256);
     if (x->content.sha256.ptr)
         mg_jw_kint(w, "content_size_bytes", x->content.size);
     else

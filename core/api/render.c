@@ -2,22 +2,6 @@
 
 #include "domain/thread.h"
 
-void mg_render_kstr_or_null(struct mg_jw *w, const char *key, struct mg_sv s)
-{
-    if (s.ptr)
-        mg_jw_kstr(w, key, s);
-    else
-        mg_jw_knull(w, key);
-}
-
-void mg_render_kraw_or_null(struct mg_jw *w, const char *key, struct mg_sv json)
-{
-    if (json.ptr)
-        mg_jw_kraw(w, key, json);
-    else
-        mg_jw_knull(w, key);
-}
-
 /* The stored body is spliced between our members: it was resolved once, when it was written. */
 void mg_render_agent(struct mg_jw *w, const struct mg_agent_row *x)
 {
@@ -39,7 +23,7 @@ void mg_render_environment(struct mg_jw *w, const struct mg_environment_row *x)
     mg_jw_kstr(w, "id", x->id);
     mg_jw_kstrz(w, "type", "environment");
     mg_jw_kstr(w, "name", x->env.name);
-    mg_render_kstr_or_null(w, "description", x->env.description);
+    mg_jw_kstr_or_null(w, "description", x->env.description);
     mg_jw_kraw(w, "config", x->env.config);
     mg_jw_kraw(w, "metadata", x->env.metadata);
     if (x->env.scope.ptr)
@@ -80,7 +64,7 @@ void mg_render_session(struct mg_jw *w, struct mg_arena *a, const struct mg_sess
     mg_jw_kraw(w, "agent", x->agent);
     mg_jw_kstr(w, "environment_id", x->environment_id);
     mg_jw_kstr(w, "status", x->status);
-    mg_render_kstr_or_null(w, "title", x->title);
+    mg_jw_kstr_or_null(w, "title", x->title);
     mg_jw_kraw(w, "metadata", x->metadata);
     mg_jw_kraw(w, "resources", x->resources);
     mg_jw_kraw(w, "vault_ids", x->vault_ids);
@@ -88,7 +72,7 @@ void mg_render_session(struct mg_jw *w, struct mg_arena *a, const struct mg_sess
     render_stats(w, a, x);
     render_usage(w, a, x);
     mg_jw_kraw(w, "budget", mg_budget_format(a, x->budget_nano));
-    mg_render_kstr_or_null(w, "deployment_id", x->deployment_id);
+    mg_jw_kstr_or_null(w, "deployment_id", x->deployment_id);
     render_times(w, x);
     mg_jw_obj_end(w);
 }

@@ -8,9 +8,6 @@
 #include "store/session.h"
 #include "store/thread-state.h"
 
-/* A member whose text may be missing (ptr NULL): then it is null. */
-void mg_render_kstr_or_null(struct mg_jw *w, const char *key, struct mg_sv s);
-void mg_render_kraw_or_null(struct mg_jw *w, const char *key, struct mg_sv json);
 void mg_render_agent(struct mg_jw *w, const struct mg_agent_row *x);
 void mg_render_environment(struct mg_jw *w, const struct mg_environment_row *x);
 void mg_render_session(struct mg_jw *w, struct mg_arena *a, const struct mg_session_row *x);

@@ -1,5 +1,5 @@
 /* /v1/vaults */
-#include "api/render.h"
+#include "api/api.h"
 #include "conf/conf.h"
 #include "service/vault.h"
 
@@ -25,7 +25,7 @@ static void render_credential(struct mg_jw *w, const struct mg_credential_row *x
     mg_jw_kstr(w, "id", x->id);
     mg_jw_kstrz(w, "type", "vault_credential");
     mg_jw_kstr(w, "vault_id", x->vault_id);
-    mg_render_kstr_or_null(w, "display_name", x->cred.name);
+    mg_jw_kstr_or_null(w, "display_name", x->cred.name);
     mg_jw_kraw(w, "metadata", x->cred.metadata);
     mg_jw_kraw(w, "auth", x->cred.auth);
     mg_jw_ktime(w, "created_at", x->created_us);

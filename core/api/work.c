@@ -30,7 +30,7 @@ static void render(struct mg_jw *w, const struct mg_work_row *x, struct mg_sv se
     mg_jw_kstr(w, "id", x->session);
     mg_jw_obj_end(w);
     mg_jw_kstrz(w, "state", mg_work_state_name(x->state));
-    mg_render_kstr_or_null(w, "secret", secret);
+    mg_jw_kstr_or_null(w, "secret", secret);
     mg_jw_kraw(w, "metadata", x->metadata);
     mg_jw_ktime(w, "created_at", x->created_us);
     mg_jw_ktime(w, "acknowledged_at", x->acknowledged_us);

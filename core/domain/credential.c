@@ -97,14 +97,6 @@ static struct mg_sv write_bearer(struct mg_arena *a, struct mg_sv url)
     return mg_arena_sv(a, mg_buf_view(&b));
 }
 
-static void write_optional(struct mg_jw *w, const char *name, struct mg_sv s)
-{
-    if (s.ptr)
-        mg_jw_kstr(w, name, s);
-    else
-        mg_jw_knull(w, name);
-}
-
 static void write_refresh(struct mg_jw *w, const struct mg_refresh *r)
 {
     mg_jw_key(w, "refresh");
@@ -119,8 +111,8 @@ static void write_refresh(struct mg_jw *w, const struct mg_refresh *r)
     mg_jw_obj(w);
     mg_jw_kstrz(w, "type", ENDPOINT_AUTHS[r->auth]);
     mg_jw_obj_end(w);
-    write_optional(w, "resource", r->resource);
-    write_optional(w, "scope", r->scope);
+    mg_jw_kstr_or_null(w, "resource", r->resource);
+    mg_jw_kstr_or_null(w, "scope", r->scope);
     mg_jw_obj_end(w);
 }
 

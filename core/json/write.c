@@ -212,6 +212,22 @@ void mg_jw_kraw(struct mg_jw *w, const char *key, struct mg_sv json)
     mg_jw_raw(w, json);
 }
 
+void mg_jw_kstr_or_null(struct mg_jw *w, const char *key, struct mg_sv s)
+{
+    if (s.ptr)
+        mg_jw_kstr(w, key, s);
+    else
+        mg_jw_knull(w, key);
+}
+
+void mg_jw_kraw_or_null(struct mg_jw *w, const char *key, struct mg_sv json)
+{
+    if (json.ptr)
+        mg_jw_kraw(w, key, json);
+    else
+        mg_jw_knull(w, key);
+}
+
 void mg_jw_ktime(struct mg_jw *w, const char *key, int64_t wall_us)
 {
     mg_jw_key(w, key);

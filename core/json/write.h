@@ -41,6 +41,9 @@ void mg_jw_kbool(struct mg_jw *w, const char *key, bool b);
 void mg_jw_knull(struct mg_jw *w, const char *key);
 void mg_jw_kraw(struct mg_jw *w, const char *key, struct mg_sv json);
 void mg_jw_ktime(struct mg_jw *w, const char *key, int64_t wall_us);
+/* ptr NULL: null */
+void mg_jw_kstr_or_null(struct mg_jw *w, const char *key, struct mg_sv s);
+void mg_jw_kraw_or_null(struct mg_jw *w, const char *key, struct mg_sv json);
 
 /* Appends the escaped characters of s without quotes; for text that is put together in pieces. */
 void mg_json_escape(struct mg_buf *out, struct mg_sv s);

@@ -75,10 +75,7 @@ static struct mg_sv shown(struct mg_arena *a, const struct mg_memory_store_row *
     mg_jw_kstrz(&w, "access", spec->read_only ? "read_only" : "read_write");
     mg_jw_kstr(&w, "name", s->store.name);
     mg_jw_kstr(&w, "description", s->store.description);
-    if (spec->instructions.ptr)
-        mg_jw_kstr(&w, "instructions", spec->instructions);
-    else
-        mg_jw_knull(&w, "instructions");
+    mg_jw_kstr_or_null(&w, "instructions", spec->instructions);
     mg_jw_knull(&w, "mount_path");
     mg_jw_obj_end(&w);
     return mg_arena_sv(a, mg_buf_view(&b));

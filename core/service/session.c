@@ -262,10 +262,8 @@ static struct mg_sv updated_members(struct mg_arena *a, const struct change *c)
         mg_jw_kraw(&w, "metadata", c->metadata);
     if (c->new_budget)
         mg_jw_kraw(&w, "budget", mg_budget_format(a, c->budget_nano));
-    if (c->new_title && c->title.ptr)
-        mg_jw_kstr(&w, "title", c->title);
-    else if (c->new_title)
-        mg_jw_knull(&w, "title");
+    if (c->new_title)
+        mg_jw_kstr_or_null(&w, "title", c->title);
     mg_jw_obj_end(&w);
     struct mg_sv all = mg_buf_view(&b);
     return mg_arena_sv(a, mg_sv_n(all.ptr + 1, all.len - 2));
