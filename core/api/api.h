@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "domain/principal.h"
 #include "http/http.h"
+#include "http/multipart.h"
 #include "json/json.h"
 #include "json/write.h"
 #include "store/list.h"
@@ -52,6 +53,8 @@ mg_rc mg_param_list(const struct mg_http_req *req, const struct mg_list_kind *ki
 mg_rc mg_req_body(const struct mg_http_req *req, const struct mg_json **ret, struct mg_err *err) MG_MUSTCHECK;
 /* For actions that take nothing: an empty body or {}. */
 mg_rc mg_req_no_body(const struct mg_http_req *req, struct mg_err *err) MG_MUSTCHECK;
+/* A body of parts, handed on as it arrives. */
+mg_rc mg_req_multipart(struct mg_http_req *req, const struct mg_multipart_ops *ops, struct mg_err *err) MG_MUSTCHECK;
 /* {"id":ID,"type":TYPE} */
 mg_rc mg_res_deleted(struct mg_http_res *res, struct mg_sv id, const char *type);
 

@@ -1,15 +1,12 @@
 /* /v1/files */
-#include "base/clock.h"
 #include "api/render.h"
 #include "domain/check.h"
 #include "domain/file.h"
-#include "http/multipart.h"
 #include "service/file.h"
 
 enum {
-    FIELD_MAX = 64,    /* bytes of a plain field: a number of seconds */
-    HOLD_PG_MS = 2000, /* a transfer that takes longer gives its database connection back meanwhile */
-    IDS_MAX = 100,     /* of ids */
+    FIELD_MAX = 64, /* bytes of a plain field: a number of seconds */
+    IDS_MAX = 100,  /* of ids */
 };
 
 static const struct mg_list_kind FILES = {.name = "files", .limit = 20, .limit_max = 1000};
@@ -109,23 +106,8 @@ static mg_rc on_end(void *ctx, struct mg_err *err)
 
 static mg_rc receive(struct intake *in, struct mg_err *err)
 {
-    mg_auto(multipart) struct mg_multipart *m = NULL;
     const struct mg_multipart_ops ops = {.part = on_part, .data = on_data, .end = on_end, .ctx = in};
-    struct mg_sv piece = MG_SV("");
-    bool released = false;
-    mg_rc rc = mg_multipart_new(in->req->content_type, &ops, &m, err);
-    while (rc >= 0) {
-        rc = mg_http_body_next(in->req, &piece, err);
-        if (rc < 0 || piece.len == 0)
-            break;
-        rc = mg_multipart_feed(m, piece, err);
-        if (!released && mg_now_ns() - in->req->start_ns > (uint64_t)HOLD_PG_MS * 1000000) {
-            mg_pg_close(in->req->pg);
-            released = true;
-        }
-    }
-    if (rc >= 0)
-        rc = mg_multipart_finish(m, err);
+    mg_rc rc = mg_req_multipart(in->req, &ops, err);
     if (rc >= 0 && !in->upload)
         rc = mg_err_set(err, MG_EINVAL, "file: is missing; send it as a part named 'file' with a filename");
     return rc;
@@ -210,8 +192,8 @@ mg_rc mg_get_files(struct mg_http_req *req, struct mg_http_res *res, struct mg_e
     }
     mg_page_next(&w, req->arena, scope, page.more_after, (struct mg_page_edge){.id = last});
     mg_jw_kbool(&w, "has_more", q.cursor.back ? page.more_before : page.more_after);
-    mg_render_kstr_or_null(&w, "first_id", first);
-    mg_render_kstr_or_null(&w, "last_id", last);
+    mg_jw_kstr_or_null(&w, "first_id", first);
+    mg_jw_kstr_or_null(&w, "last_id", last);
     mg_jw_obj_end(&w);
     return MG_OK;
 }

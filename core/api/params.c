@@ -5,6 +5,8 @@
 #include "domain/check.h"
 #include "domain/page.h"
 
+enum { HOLD_PG_MS = 2000 /* an upload that takes longer gives its database connection back meanwhile */ };
+
 mg_rc mg_param_one(const struct mg_http_req *req, const char *name, struct mg_sv *ret, struct mg_err *err)
 {
     struct mg_sv v[2] = {{NULL, 0}, {NULL, 0}};
@@ -147,6 +149,25 @@ mg_rc mg_req_no_body(const struct mg_http_req *req, struct mg_err *err)
     const struct mg_json *body, *out[1];
     mg_rc rc = mg_req_body(req, &body, err);
     return rc < 0 ? rc : mg_check_object(req->arena, body, "", NONE, out, err);
+}
+
+mg_rc mg_req_multipart(struct mg_http_req *req, const struct mg_multipart_ops *ops, struct mg_err *err)
+{
+    mg_auto(multipart) struct mg_multipart *m = NULL;
+    struct mg_sv piece = MG_SV("");
+    bool released = false;
+    mg_rc rc = mg_multipart_new(req->content_type, ops, &m, err);
+    while (rc >= 0) {
+        rc = mg_http_body_next(req, &piece, err);
+        if (rc < 0 || piece.len == 0)
+            break;
+        rc = mg_multipart_feed(m, piece, err);
+        if (!released && mg_now_ns() - req->start_ns > (uint64_t)HOLD_PG_MS * 1000000) {
+            mg_pg_close(req->pg);
+            released = true;
+        }
+    }
+    return rc < 0 ? rc : mg_multipart_finish(m, err);
 }
 
 mg_rc mg_req_objects(const struct mg_http_req *req, struct mg_objects **ret, struct mg_err *err)

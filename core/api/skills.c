@@ -5,7 +5,6 @@
 #include "api/render.h"
 #include "base/utf8.h"
 #include "domain/skill.h"
-#include "http/multipart.h"
 #include "object/zip.h"
 #include "service/skill.h"
 
@@ -145,18 +144,8 @@ static mg_rc on_end(void *ctx, struct mg_err *err)
 
 static mg_rc receive(struct intake *in, struct mg_err *err)
 {
-    mg_auto(multipart) struct mg_multipart *m = NULL;
     const struct mg_multipart_ops ops = {.part = on_part, .data = on_data, .end = on_end, .ctx = in};
-    struct mg_sv piece = MG_SV("");
-    mg_rc rc = mg_multipart_new(in->req->content_type, &ops, &m, err);
-    while (rc >= 0) {
-        rc = mg_http_body_next(in->req, &piece, err);
-        if (rc < 0 || piece.len == 0)
-            break;
-        rc = mg_multipart_feed(m, piece, err);
-    }
-    if (rc >= 0)
-        rc = mg_multipart_finish(m, err);
+    mg_rc rc = mg_req_multipart(in->req, &ops, err);
     if (rc >= 0 && in->n == 0)
         rc = mg_err_set(err, MG_EINVAL, "files: is missing; send the files of the skill as parts named 'files[]'");
     for (int i = 0; i < in->n; i++) {
