@@ -40,23 +40,12 @@ static mg_rc plan(struct mg_arena *a, struct mg_txn *t, struct mg_deploy_row *ro
     return MG_OK;
 }
 
-static const struct mg_stmt SQL_NOW = {"deploy_now", "SELECT mg_us(clock_timestamp())"};
-
-static mg_rc database_now(struct mg_txn *t, int64_t *ret, struct mg_err *err)
-{
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_NOW, NULL, 0, &r, err);
-    if (rc >= 0)
-        *ret = mg_res_time(r, 0, 0);
-    return rc;
-}
-
 static mg_rc plan_from_now(struct mg_arena *a, struct mg_txn *t, struct mg_deploy_row *row, struct mg_err *err)
 {
     int64_t now = 0;
     mg_rc rc = row->deploy.timezone.ptr ? mg_zone_check(t, row->deploy.timezone, err) : MG_OK;
     if (rc >= 0)
-        rc = database_now(t, &now, err);
+        rc = mg_deploy_now(t, &now, err);
     return rc < 0 ? rc : plan(a, t, row, now, err);
 }
 
@@ -256,7 +245,7 @@ static mg_rc plan_on(struct mg_arena *a, struct mg_pg *pg, struct mg_deploy_row 
 {
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     int64_t now = 0, slot = row->next_us;
-    mg_rc rc = database_now(&t, &now, err);
+    mg_rc rc = mg_deploy_now(&t, &now, err);
     if (rc < 0)
         return rc;
     row->last_us = now;

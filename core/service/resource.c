@@ -31,19 +31,6 @@ static mg_rc insert_one(struct mg_arena *a, struct mg_txn *t, struct mg_sv works
     return rc < 0 ? rc : mg_resource_insert(a, t, session, s, ret, err);
 }
 
-static const struct mg_stmt SQL_SHOWN = {"resources_shown", "SELECT resources FROM sessions WHERE id = $1"};
-
-static mg_rc shown(struct mg_arena *a, struct mg_txn *t, struct mg_sv session, struct mg_sv *ret, struct mg_err *err)
-{
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_resources_show(t, session, err);
-    if (rc >= 0)
-        rc = mg_txn_query(t, &SQL_SHOWN, &session, 1, &r, err);
-    if (rc >= 0)
-        *ret = mg_arena_sv(a, mg_res_sv(r, 0, 0));
-    return rc;
-}
-
 static mg_rc settle(struct mg_txn *t, struct mg_sv session, struct mg_err *err)
 {
     int64_t n = 0, bytes = 0;
@@ -70,7 +57,7 @@ mg_rc mg_resources_attach(struct mg_arena *a, struct mg_txn *t, struct mg_sv wor
     }
     if (rc >= 0)
         rc = settle(t, session, err);
-    return rc < 0 ? rc : shown(a, t, session, ret_shown, err);
+    return rc < 0 ? rc : mg_resources_shown(a, t, session, ret_shown, err);
 }
 
 /* ---- one of a session that is there ---- */

@@ -74,25 +74,13 @@ mg_rc mg_skills_create(struct mg_objects *o, struct mg_pg *pg, struct mg_arena *
     return rc;
 }
 
-static const struct mg_stmt SQL_COUNT = {"skill_count", "SELECT count(*) FROM skill_versions WHERE skill_id = $1"};
-
-static mg_rc check_empty(struct mg_txn *t, struct mg_sv skill_id, struct mg_err *err)
-{
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_txn_query(t, &SQL_COUNT, &skill_id, 1, &r, err);
-    if (rc < 0 || mg_res_int(r, 0, 0) == 0)
-        return rc;
-    return mg_err_set(err, MG_ECONFLICT, "the skill has %lld versions; delete them first",
-                      (long long)mg_res_int(r, 0, 0));
-}
-
 mg_rc mg_skills_delete(struct mg_objects *o, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                        struct mg_sv skill_id, bool with_versions, struct mg_err *err)
 {
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     mg_rc rc = mg_skill_lock(&t, mg_id_sv(&who->workspace), skill_id, err);
     if (rc >= 0)
-        rc = with_versions ? mg_skill_versions_delete(a, &t, skill_id, 0, err) : check_empty(&t, skill_id, err);
+        rc = with_versions ? mg_skill_versions_delete(a, &t, skill_id, 0, err) : mg_skill_empty(&t, skill_id, err);
     if (rc >= 0)
         rc = mg_skill_delete(&t, skill_id, err);
     if (rc >= 0)

@@ -193,6 +193,17 @@ mg_rc mg_deploy_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_
 
 /* ---- slots ---- */
 
+static const struct mg_stmt SQL_NOW = {"deploy_now", "SELECT mg_us(clock_timestamp())"};
+
+mg_rc mg_deploy_now(struct mg_txn *t, int64_t *ret, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_txn_query(t, &SQL_NOW, NULL, 0, &r, err);
+    if (rc >= 0)
+        *ret = mg_res_time(r, 0, 0);
+    return rc;
+}
+
 static const struct mg_stmt SQL_CLAIM = {
     "deploy_claim",
     "UPDATE deployments SET claim = $1, claim_until = clock_timestamp() + $2::int * interval '1 second' WHERE id IN"

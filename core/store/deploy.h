@@ -35,6 +35,8 @@ mg_rc mg_deploy_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_
                      const struct mg_deploy_filter *f, struct mg_res **ret_res, struct mg_deploy_row **ret,
                      struct mg_list_page *ret_page, struct mg_err *err) MG_MUSTCHECK;
 
+/* The database's clock, which decides what is due. */
+mg_rc mg_deploy_now(struct mg_txn *t, int64_t *ret, struct mg_err *err) MG_MUSTCHECK;
 /* What is due is claimed for a while, so that no other node runs it; arena memory. */
 enum { MG_DEPLOY_CLAIM_S = 120, MG_DEPLOY_BATCH = 20 };
 mg_rc mg_deploy_claim(struct mg_arena *a, struct mg_pg *pg, struct mg_sv claim, struct mg_deploy_row **ret, int *ret_n,

@@ -131,6 +131,20 @@ mg_rc mg_resources_show(struct mg_txn *t, struct mg_sv session, struct mg_err *e
     return mg_txn_queue(t, &SQL_SHOW, &session, 1, 1, err);
 }
 
+static const struct mg_stmt SQL_SHOWN = {"resources_shown", "SELECT resources FROM sessions WHERE id = $1"};
+
+mg_rc mg_resources_shown(struct mg_arena *a, struct mg_txn *t, struct mg_sv session, struct mg_sv *ret,
+                         struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_resources_show(t, session, err);
+    if (rc >= 0)
+        rc = mg_txn_query(t, &SQL_SHOWN, &session, 1, &r, err);
+    if (rc >= 0)
+        *ret = mg_arena_sv(a, mg_res_sv(r, 0, 0));
+    return rc;
+}
+
 #define FROM                                                                                                         \
     " FROM session_resources r JOIN sessions s ON s.id = r.session_id JOIN session_state st ON st.session_id = s.id" \
     " WHERE s.workspace_id = $1 AND r.session_id = $2 AND st.deleting_at IS NULL"

@@ -25,6 +25,9 @@ mg_rc mg_resource_insert(struct mg_arena *a, struct mg_txn *t, struct mg_sv sess
 mg_rc mg_resource_delete(struct mg_txn *t, struct mg_sv session, struct mg_sv id, struct mg_err *err) MG_MUSTCHECK;
 /* Writes sessions.resources anew from the rows. */
 mg_rc mg_resources_show(struct mg_txn *t, struct mg_sv session, struct mg_err *err) MG_MUSTCHECK;
+/* The same, and reads it. Arena memory. */
+mg_rc mg_resources_shown(struct mg_arena *a, struct mg_txn *t, struct mg_sv session, struct mg_sv *ret,
+                         struct mg_err *err) MG_MUSTCHECK;
 
 /* MG_ENOTFOUND. Arena memory. */
 mg_rc mg_resource_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace, struct mg_sv session,

@@ -55,6 +55,15 @@ static mg_rc no_version(struct mg_sv skill, struct mg_sv version, struct mg_err 
                       MG_SV_ARG(mg_shown_id(version)));
 }
 
+static mg_rc take_version(struct mg_arena *a, const struct mg_res *r, struct mg_sv skill, struct mg_sv version,
+                          struct mg_skill_version_row *ret, struct mg_err *err)
+{
+    if (mg_res_rows(r) == 0)
+        return no_version(skill, version, err);
+    *ret = kept(a, version_from_row(r, 0));
+    return MG_OK;
+}
+
 /* ---- writing ---- */
 
 static const struct mg_stmt SQL_INSERT = {"skill_insert",
@@ -143,12 +152,7 @@ mg_rc mg_skill_version_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv wo
     if (!version_param(version, &v))
         return no_version(skill, version, err);
     mg_rc rc = mg_pg_exec(pg, &SQL_VERSION_GET, (const struct mg_sv[]){workspace, skill, v}, 3, &r, err);
-    if (rc < 0)
-        return rc;
-    if (mg_res_rows(r) == 0)
-        return no_version(skill, version, err);
-    *ret = kept(a, version_from_row(r, 0));
-    return MG_OK;
+    return rc < 0 ? rc : take_version(a, r, skill, version, ret, err);
 }
 
 static const struct mg_stmt SQL_LIST = {
@@ -236,6 +240,18 @@ mg_rc mg_skill_versions_delete(struct mg_arena *a, struct mg_txn *t, struct mg_s
     return rc;
 }
 
+static const struct mg_stmt SQL_COUNT = {"skill_count", "SELECT count(*) FROM skill_versions WHERE skill_id = $1"};
+
+mg_rc mg_skill_empty(struct mg_txn *t, struct mg_sv skill, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_txn_query(t, &SQL_COUNT, &skill, 1, &r, err);
+    if (rc < 0 || mg_res_int(r, 0, 0) == 0)
+        return rc;
+    return mg_err_set(err, MG_ECONFLICT, "the skill has %lld versions; delete them first",
+                      (long long)mg_res_int(r, 0, 0));
+}
+
 static const struct mg_stmt SQL_DELETE = {"skill_delete", "DELETE FROM skills WHERE id = $1"};
 
 mg_rc mg_skill_delete(struct mg_txn *t, struct mg_sv skill, struct mg_err *err)
@@ -253,12 +269,7 @@ mg_rc mg_skill_resolve(struct mg_arena *a, struct mg_txn *t, struct mg_sv worksp
     if (!version_param(version, &v))
         return no_version(skill, version, err);
     mg_rc rc = mg_txn_query(t, &SQL_RESOLVE, (const struct mg_sv[]){workspace, skill, v}, 3, &r, err);
-    if (rc < 0)
-        return rc;
-    if (mg_res_rows(r) == 0)
-        return no_version(skill, version, err);
-    *ret = kept(a, version_from_row(r, 0));
-    return MG_OK;
+    return rc < 0 ? rc : take_version(a, r, skill, version, ret, err);
 }
 
 static const struct mg_stmt SQL_PIN = {

@@ -43,6 +43,8 @@ mg_rc mg_skill_version_list(struct mg_arena *a, struct mg_pg *pg, const struct m
 /* The skill is locked. Versions that no session holds go, their objects become guards; version 0: all. MG_ECONFLICT: a session holds one. */
 mg_rc mg_skill_versions_delete(struct mg_arena *a, struct mg_txn *t, struct mg_sv skill, int64_t version,
                                struct mg_err *err) MG_MUSTCHECK;
+/* MG_ECONFLICT: it has versions. */
+mg_rc mg_skill_empty(struct mg_txn *t, struct mg_sv skill, struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_skill_delete(struct mg_txn *t, struct mg_sv skill, struct mg_err *err) MG_MUSTCHECK;
 
 /* ---- pins ---- */
