@@ -2,6 +2,7 @@
 
 #include "api/api.h"
 #include "conf/conf.h"
+#include "domain/check.h"
 #include "store/memory.h"
 #include "store/skill.h"
 #include "store/work.h"
@@ -96,8 +97,7 @@ static mg_rc holds_store(struct mg_http_req *req, const struct mg_route *route, 
     if (rc < 0 || !*ret_own || !read_only || route->method == MG_GET || !who->live)
         return rc;
     return mg_err_set(err, MG_EDENIED, "memory store '%.*s' is read-only in session '%s'",
-                      (int)(req->param[0].len < MG_ID_MAX ? req->param[0].len : MG_ID_MAX), req->param[0].ptr,
-                      who->session.s);
+                      MG_SV_ARG(mg_shown_id(req->param[0])), who->session.s);
 }
 
 static bool is_store_route(const struct mg_route *r)

@@ -240,6 +240,23 @@ mg_rc mg_check_tag(struct mg_arena *a, const struct mg_json *obj, const char *pa
     return MG_OK;
 }
 
+bool mg_text_hides(struct mg_sv s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        const unsigned char *p = (const unsigned char *)s.ptr + i;
+        size_t left = s.len - i;
+        if (*p < ' ' || *p == 0x7f || (left > 1 && p[0] == 0xc2 && p[1] < 0xa0))
+            return true;
+        if (left < 3 || p[0] != 0xe2)
+            continue;
+        if (p[1] == 0x80 && (p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae)))
+            return true;
+        if (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9)
+            return true;
+    }
+    return false;
+}
+
 struct mg_sv mg_shown_id(struct mg_sv id)
 {
     return mg_sv_n(id.ptr, mg_utf8_floor(id, MG_ID_MAX));

@@ -56,6 +56,9 @@ int mg_word_index(const char *const *words, struct mg_sv s);
 /* Characters of valid UTF-8. */
 size_t mg_utf8_count(struct mg_sv s);
 
+/* Whether s holds control characters, or what breaks lines or turns the direction of text: it would show as another text than it is. */
+bool mg_text_hides(struct mg_sv s);
+
 /* An id of a client as an error may show it: what is longer than any id is cut. */
 struct mg_sv mg_shown_id(struct mg_sv id);
 

@@ -70,11 +70,6 @@ bool mg_event_type_from(struct mg_sv name, enum mg_event_type *ret)
     return false;
 }
 
-bool mg_event_type_is_input(enum mg_event_type t)
-{
-    return TYPES[t].input;
-}
-
 bool mg_event_type_is_contract(struct mg_sv name)
 {
     enum mg_event_type t;
@@ -236,7 +231,7 @@ static mg_rc parse_type(struct mg_arena *a, const struct mg_json *obj, const cha
     char p[MG_PATH_MAX];
     enum mg_event_type t;
     const struct mg_json *tag = mg_json_is(obj, MG_JSON_OBJECT) ? mg_json_get(obj, "type") : NULL;
-    if (mg_json_is(tag, MG_JSON_STRING) && mg_event_type_from(mg_json_str(a, tag), &t) && !mg_event_type_is_input(t))
+    if (mg_json_is(tag, MG_JSON_STRING) && mg_event_type_from(mg_json_str(a, tag), &t) && !TYPES[t].input)
         return mg_err_set(err, MG_EINVAL, "%s: %s is written by the server only; clients may send %s",
                           mg_place(p, place, "type"), mg_event_type_name(t), mg_words(a, ALL));
     const char *const *words = where == MG_DRAFTS_INITIAL ? INITIAL : where == MG_DRAFTS_DEPLOYMENT ? DEPLOYMENT : ALL;

@@ -50,7 +50,6 @@ enum mg_event_type {
 /* "user.message" and so on. */
 const char *mg_event_type_name(enum mg_event_type t);
 bool mg_event_type_from(struct mg_sv name, enum mg_event_type *ret);
-bool mg_event_type_is_input(enum mg_event_type t); /* a client may send it */
 /* True for every type that the contract names, also those that this server never writes: valid in filters. */
 bool mg_event_type_is_contract(struct mg_sv name);
 

@@ -41,29 +41,16 @@ static struct mg_sv unnamed(struct mg_arena *a, struct mg_sv mime)
     return MG_SV("unnamed");
 }
 
-/* Control characters of Unicode's first block and of its second, and what turns the direction of text: names are shown to people. */
-static bool is_hidden(struct mg_sv at)
-{
-    const unsigned char *p = (const unsigned char *)at.ptr;
-    if (*p < ' ' || *p == 0x7f)
-        return true;
-    if (at.len > 1 && p[0] == 0xc2 && p[1] < 0xa0)
-        return true;
-    if (at.len < 3 || p[0] != 0xe2)
-        return false;
-    bool marks = p[1] == 0x80 && (p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae));
-    return marks || (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9);
-}
-
 static mg_rc check_characters(struct mg_sv s, struct mg_err *err)
 {
-    for (size_t i = 0; i < s.len; i++) {
-        if (strchr("<>:\"|?*", s.ptr[i]) || is_hidden(mg_sv_from(s, i)))
-            return mg_err_set(err, MG_EINVAL,
-                              "file: the name must not hold control characters, line or direction marks, or any of "
-                              "< > : \" | ? * \\ /");
-    }
-    return MG_OK;
+    bool bad = mg_text_hides(s);
+    for (size_t i = 0; i < s.len && !bad; i++)
+        bad = strchr("<>:\"|?*", s.ptr[i]) != NULL;
+    if (!bad)
+        return MG_OK;
+    return mg_err_set(err, MG_EINVAL,
+                      "file: the name must not hold control characters, line or direction marks, or any of "
+                      "< > : \" | ? * \\ /");
 }
 
 mg_rc mg_file_name(struct mg_arena *a, struct mg_sv given, struct mg_sv mime, struct mg_sv *ret, struct mg_err *err)

@@ -15,23 +15,6 @@ static mg_rc bad_path(const char *place, const char *why, struct mg_err *err)
     return mg_err_set(err, MG_EINVAL, "%s: %s", place, why);
 }
 
-/* Names that turn the direction of text or break lines would show another path than they are. */
-static bool hidden_character(struct mg_sv s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        const unsigned char *p = (const unsigned char *)s.ptr + i;
-        size_t left = s.len - i;
-        if (*p < ' ' || *p == 0x7f || (left > 1 && p[0] == 0xc2 && p[1] < 0xa0))
-            return true;
-        if (left > 2 && p[0] == 0xe2 && p[1] == 0x80 &&
-            (p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae)))
-            return true;
-        if (left > 2 && p[0] == 0xe2 && p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9)
-            return true;
-    }
-    return false;
-}
-
 static mg_rc check_component(struct mg_sv s, const char *place, struct mg_err *err)
 {
     if (s.len == 0)
@@ -59,11 +42,11 @@ static bool reserved(struct mg_sv path)
     return mg_sv_starts(path, "/workspace/.mango");
 }
 
-mg_rc mg_mount_path_check(struct mg_sv path, const char *place, struct mg_err *err)
+static mg_rc check_path(struct mg_sv path, const char *place, struct mg_err *err)
 {
     if (path.len > MG_MOUNT_PATH_MAX)
         return mg_err_set(err, MG_EINVAL, "%s: may have at most %d bytes", place, MG_MOUNT_PATH_MAX);
-    if (!mg_utf8_valid(path, NULL) || hidden_character(path) || memchr(path.ptr, '\\', path.len))
+    if (!mg_utf8_valid(path, NULL) || mg_text_hides(path) || memchr(path.ptr, '\\', path.len))
         return bad_path(place, "must be UTF-8 without control characters, line or direction marks and backslashes",
                         err);
     if (path.len < 2 || path.ptr[0] != '/')
@@ -163,7 +146,7 @@ mg_rc mg_resource_parse(struct mg_arena *a, const struct mg_json *v, const char 
         return MG_OK;
     }
     ret->mount_path = mg_json_str(a, m[2]);
-    return mg_mount_path_check(ret->mount_path, mg_place(p, place, "mount_path"), err);
+    return check_path(ret->mount_path, mg_place(p, place, "mount_path"), err);
 }
 
 static mg_rc check_pair(const struct mg_resource_spec *x, int i, int n, struct mg_err *err)

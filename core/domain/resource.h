@@ -31,6 +31,5 @@ mg_rc mg_resources_parse(struct mg_arena *a, const struct mg_json *v, struct mg_
                          struct mg_err *err) MG_MUSTCHECK;
 /* Whether one of the paths is the other or lies below it. */
 bool mg_mounts_meet(struct mg_sv a, struct mg_sv b);
-mg_rc mg_mount_path_check(struct mg_sv path, const char *place, struct mg_err *err) MG_MUSTCHECK;
 
 #endif

@@ -27,23 +27,6 @@ static mg_rc bad_path(struct mg_sv path, const char *why, struct mg_err *err)
     return mg_err_set(err, MG_EINVAL, "files: '%.*s': %s", MG_SV_ARG(shown(path, text)), why);
 }
 
-static bool hidden_character(struct mg_sv s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        const unsigned char *p = (const unsigned char *)s.ptr + i;
-        size_t left = s.len - i;
-        if (*p < ' ' || *p == 0x7f || (left > 1 && p[0] == 0xc2 && p[1] < 0xa0))
-            return true;
-        if (left < 3 || p[0] != 0xe2)
-            continue;
-        if (p[1] == 0x80 && (p[2] == 0x8e || p[2] == 0x8f || (p[2] >= 0xa8 && p[2] <= 0xae)))
-            return true;
-        if (p[1] == 0x81 && p[2] >= 0xa6 && p[2] <= 0xa9)
-            return true;
-    }
-    return false;
-}
-
 static const char *component_fault(struct mg_sv s)
 {
     if (s.len == 0)
@@ -67,7 +50,7 @@ mg_rc mg_skill_path_check(struct mg_sv path, struct mg_err *err)
         why = "has more than 1,024 bytes";
     else if (!mg_utf8_valid(path, NULL))
         why = "is not UTF-8";
-    else if (hidden_character(path))
+    else if (mg_text_hides(path))
         why = "has control characters, or line or direction marks";
     else if (memchr(path.ptr, '\\', path.len))
         why = "has a backslash; use slashes";
@@ -225,8 +208,8 @@ static mg_rc check_description(struct mg_sv s, struct mg_err *err)
     return MG_OK;
 }
 
-mg_rc mg_skill_front(struct mg_arena *a, struct mg_sv text, struct mg_sv *ret_name, struct mg_sv *ret_description,
-                     struct mg_err *err)
+static mg_rc read_front(struct mg_arena *a, struct mg_sv text, struct mg_sv *ret_name, struct mg_sv *ret_description,
+                        struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(MG_SKILL_FRONT_MAX);
     struct mg_sv rest = MG_SV(""), line, name = {NULL, 0}, description = {NULL, 0};
@@ -360,7 +343,7 @@ mg_rc mg_skill_check(struct mg_arena *a, struct mg_skill_file *files, int n, str
     const struct mg_skill_file *md = find_skill_md(&b);
     if (!md)
         return mg_err_set(err, MG_EINVAL, "files: '%.*s/SKILL.md' is missing", MG_SV_ARG(b.directory));
-    rc = mg_skill_front(a, md->content, &b.name, &b.description, err);
+    rc = read_front(a, md->content, &b.name, &b.description, err);
     if (rc >= 0 && !names_directory(b.directory, b.name))
         rc = mg_err_set(err, MG_EINVAL, "files: the top folder '%.*s' must have the skill's name, '%.*s'",
                         MG_SV_ARG(b.directory), MG_SV_ARG(b.name));

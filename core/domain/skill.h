@@ -32,9 +32,6 @@ mg_rc mg_skill_path_check(struct mg_sv path, struct mg_err *err) MG_MUSTCHECK;
 /* All files, in any order: one top folder with SKILL.md, sizes, front matter. Twins that only Unicode knows are the caller's. */
 mg_rc mg_skill_check(struct mg_arena *a, struct mg_skill_file *files, int n, struct mg_skill_bundle *ret,
                      struct mg_err *err) MG_MUSTCHECK;
-/* What the front matter of a SKILL.md says. */
-mg_rc mg_skill_front(struct mg_arena *a, struct mg_sv text, struct mg_sv *ret_name, struct mg_sv *ret_description,
-                     struct mg_err *err) MG_MUSTCHECK;
 
 /* An agent's skills: [{"type":"custom","skill_id":...,"version":...}] with version "latest" where none is given. Finished JSON text. */
 mg_rc mg_agent_skills_parse(struct mg_arena *a, const struct mg_json *v, const char *place, struct mg_sv *ret,
