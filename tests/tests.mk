@@ -240,6 +240,7 @@ e2e_tests = \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
+	tests/sdk/run_official.py \
 	tests/sdk/run_srt.py \
 	tests/sdk/run_worker_compare.py \
 	tests/sdk/run_workers.py
@@ -417,6 +418,7 @@ EXTRA_DIST += \
 	tests/remote/test_opensandbox_service.py \
 	tests/sdk/checks.mjs \
 	tests/sdk/examples/examples.mjs \
+	tests/sdk/examples/official.json \
 	tests/sdk/examples/package.json \
 	tests/sdk/files.mjs \
 	tests/sdk/go/go.mod \
@@ -433,6 +435,7 @@ EXTRA_DIST += \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
+	tests/sdk/run_official.py \
 	tests/sdk/run_srt.py \
 	tests/sdk/run_worker_compare.py \
 	tests/sdk/run_workers.py \

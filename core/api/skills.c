@@ -34,6 +34,19 @@ static void version_or_null(struct mg_jw *w, struct mg_arena *a, const char *key
         mg_jw_knull(w, key);
 }
 
+static void render_source(struct mg_jw *w, const struct mg_http_req *req, struct mg_sv id)
+{
+    const char *source = mg_skill_is_vendors(id) ? "anthropic" : "custom";
+    mg_jw_key(w, "source");
+    if (old_dialect(req)) {
+        mg_jw_str(w, mg_sv_of(source));
+        return;
+    }
+    mg_jw_obj(w);
+    mg_jw_kstrz(w, "type", source);
+    mg_jw_obj_end(w);
+}
+
 static void render_skill(struct mg_jw *w, const struct mg_http_req *req, const struct mg_skill_row *x)
 {
     mg_jw_obj(w);
@@ -43,7 +56,7 @@ static void render_skill(struct mg_jw *w, const struct mg_http_req *req, const s
     mg_jw_kstr(w, "display_title", x->display_name);
     version_or_null(w, req->arena, "latest_version_id", x->latest);
     version_or_null(w, req->arena, "latest_version", x->latest);
-    mg_jw_kraw(w, "source", old_dialect(req) ? MG_SV("\"custom\"") : MG_SV("{\"type\":\"custom\"}"));
+    render_source(w, req, x->id);
     mg_jw_ktime(w, "created_at", x->created_us);
     mg_jw_ktime(w, "updated_at", x->updated_us);
     mg_jw_obj_end(w);
@@ -87,8 +100,8 @@ struct intake {
     int n;
     struct mg_buf bytes, field;
     struct mg_sv title; /* ptr NULL: none */
-    bool takes_title;
-    enum { FILE_PART, TITLE_PART } part;
+    bool takes_title, vendors;
+    enum { FILE_PART, TITLE_PART, SOURCE_PART } part;
 };
 
 static mg_rc on_part(void *ctx, const struct mg_part *p, struct mg_err *err)
@@ -102,10 +115,15 @@ static mg_rc on_part(void *ctx, const struct mg_part *p, struct mg_err *err)
         mg_buf_reset(&in->field);
         return MG_OK;
     }
+    if (mg_sv_eqz(p->name, "source") && in->takes_title) {
+        in->part = SOURCE_PART;
+        mg_buf_reset(&in->field);
+        return MG_OK;
+    }
     if (!mg_sv_eqz(p->name, "files[]") && !mg_sv_eqz(p->name, "files"))
         return mg_err_set(err, MG_EINVAL, "%.*s: is not a field of this request; its fields are: files[]%s",
                           (int)(p->name.len < 80 ? p->name.len : 80), p->name.ptr,
-                          in->takes_title ? ", display_name" : "");
+                          in->takes_title ? ", display_name, source" : "");
     if (!p->filename.ptr)
         return mg_err_set(err, MG_EINVAL,
                           "files: each part needs a filename with its folder, such as greeting/SKILL.md");
@@ -120,16 +138,28 @@ static mg_rc on_part(void *ctx, const struct mg_part *p, struct mg_err *err)
 static mg_rc on_data(void *ctx, struct mg_sv data, struct mg_err *err)
 {
     struct intake *in = ctx;
-    if (in->part == TITLE_PART)
-        return mg_buf_sv(&in->field, data) < 0 ? mg_err_set(err, MG_EINVAL, "display_name: is too long") : MG_OK;
+    if (in->part != FILE_PART)
+        return mg_buf_sv(&in->field, data) < 0
+                   ? mg_err_set(err, MG_EINVAL, "%s: is too long", in->part == TITLE_PART ? "display_name" : "source")
+                   : MG_OK;
     if (mg_buf_sv(&in->bytes, data) < 0)
         return mg_err_set(err, MG_EINVAL, "files: must have less than %d bytes together", MG_SKILL_BYTES_MAX);
+    return MG_OK;
+}
+
+static mg_rc check_source(struct mg_sv s, bool *ret_vendors, struct mg_err *err)
+{
+    *ret_vendors = mg_sv_eqz(s, "anthropic");
+    if (!*ret_vendors && !mg_sv_eqz(s, "custom"))
+        return mg_err_set(err, MG_EINVAL, "source: must be custom or anthropic");
     return MG_OK;
 }
 
 static mg_rc on_end(void *ctx, struct mg_err *err)
 {
     struct intake *in = ctx;
+    if (in->part == SOURCE_PART)
+        return check_source(mg_buf_view(&in->field), &in->vendors, err);
     if (in->part != TITLE_PART)
         return MG_OK;
     struct mg_sv s = mg_sv_trim(mg_buf_view(&in->field));
@@ -178,8 +208,11 @@ static mg_rc take_bundle(struct mg_http_req *req, struct mg_objects *objects, st
     if (rc >= 0)
         rc = expand(&in, err);
     if (rc >= 0)
-        rc = mg_skills_create(objects, req->pg, req->arena, mg_req_who(req), skill_id, in.title, in.files, in.n, ret,
-                              err);
+        rc = mg_skills_create(
+            objects, req->pg, req->arena, mg_req_who(req),
+            &(struct mg_skill_new){
+                .skill_id = skill_id, .display_name = in.title, .vendors = in.vendors, .files = in.files, .n = in.n},
+            ret, err);
     mg_buf_done(&in.bytes);
     mg_buf_done(&in.field);
     return rc;
@@ -224,13 +257,16 @@ mg_rc mg_post_skill_versions(struct mg_http_req *req, struct mg_http_res *res, s
 
 /* ---- lists ---- */
 
-static mg_rc parse_source(struct mg_http_req *req, bool *ret_none, struct mg_err *err)
+/* Empty: both. */
+static mg_rc parse_source(struct mg_http_req *req, struct mg_sv *ret, struct mg_err *err)
 {
-    struct mg_sv source = {NULL, 0};
-    mg_rc rc = mg_param_one(req, "source", &source, err);
-    *ret_none = source.ptr && mg_sv_eqz(source, "anthropic");
-    if (rc >= 0 && source.ptr && !*ret_none && !mg_sv_eqz(source, "custom"))
-        rc = mg_err_set(err, MG_EINVAL, "source: must be custom or anthropic");
+    bool vendors;
+    *ret = mg_sv_n(NULL, 0);
+    mg_rc rc = mg_param_one(req, "source", ret, err);
+    if (rc >= 0 && ret->ptr)
+        rc = check_source(*ret, &vendors, err);
+    if (rc >= 0 && !ret->ptr)
+        *ret = MG_SV("");
     return rc;
 }
 
@@ -239,23 +275,22 @@ mg_rc mg_get_skills(struct mg_http_req *req, struct mg_http_res *res, struct mg_
     struct mg_list_query q;
     struct mg_list_page page;
     struct mg_skill_row *rows;
-    struct mg_sv scope, last = MG_SV("");
-    bool none = false;
+    struct mg_sv scope, source, last = MG_SV("");
     mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = parse_source(req, &none, err);
+    mg_rc rc = parse_source(req, &source, err);
     if (rc >= 0)
         rc = mg_param_list(req, &SKILLS, MG_SV(""), &q, &scope, err);
     if (rc >= 0)
-        rc = mg_skill_list(req->arena, req->pg, &q, &r, &rows, &page, err);
+        rc = mg_skill_list(req->arena, req->pg, &q, source, &r, &rows, &page, err);
     if (rc < 0)
         return rc;
     struct mg_jw w = mg_page_begin(res);
-    for (int i = 0; i < page.n && !none; i++) {
+    for (int i = 0; i < page.n; i++) {
         render_skill(&w, req, &rows[i]);
         last = rows[i].id;
     }
-    mg_page_next(&w, req->arena, scope, page.more_after && !none, (struct mg_page_edge){.id = last});
-    mg_jw_kbool(&w, "has_more", page.more_after && !none);
+    mg_page_next(&w, req->arena, scope, page.more_after, (struct mg_page_edge){.id = last});
+    mg_jw_kbool(&w, "has_more", page.more_after);
     mg_jw_obj_end(&w);
     return MG_OK;
 }

@@ -146,6 +146,8 @@ mg_rc mg_resource_parse(struct mg_arena *a, const struct mg_json *v, const char 
         return MG_OK;
     }
     ret->mount_path = mg_json_str(a, m[2]);
+    if (ret->mount_path.len > 0 && ret->mount_path.ptr[0] != '/') /* the SDKs' example says "data.csv" */
+        ret->mount_path = mg_arena_printf(a, MG_MOUNT_UPLOADS "/%.*s", MG_SV_ARG(ret->mount_path));
     return check_path(ret->mount_path, mg_place(p, place, "mount_path"), err);
 }
 

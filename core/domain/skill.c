@@ -366,6 +366,11 @@ static mg_rc check_version(struct mg_arena *a, const struct mg_json *v, const ch
     return mg_err_set(err, MG_EINVAL, "%s: must be the id of a version, or 'latest'", mg_place(p, place, "version"));
 }
 
+bool mg_skill_is_vendors(struct mg_sv id)
+{
+    return !mg_sv_starts(id, "skill_");
+}
+
 static mg_rc parse_one(struct mg_arena *a, const struct mg_json *v, const char *place, struct mg_jw *w,
                        struct mg_err *err)
 {
@@ -381,18 +386,18 @@ static mg_rc parse_one(struct mg_arena *a, const struct mg_json *v, const char *
     char p[MG_PATH_MAX];
     int type = 0;
     mg_rc rc = mg_check_tag(a, v, place, TYPES, &type, err);
-    if (rc >= 0 && type == 1)
-        return mg_err_set(err, MG_EINVAL,
-                          "%s: skills of the type anthropic are the vendor's own; upload a custom skill",
-                          mg_place(p, place, "type"));
     if (rc >= 0)
         rc = mg_check_object(a, v, place, RULES, m, err);
     if (rc >= 0)
         rc = check_version(a, m[2], place, &version, err);
     if (rc < 0)
         return rc;
+    if (mg_skill_is_vendors(mg_json_str(a, m[1])) != (type == 1))
+        return mg_err_set(err, MG_EINVAL, "%s: %s", mg_place(p, place, "skill_id"),
+                          type == 1 ? "is that of a custom skill; the vendor's have a name, such as xlsx"
+                                    : "is no custom skill's; those begin with skill_");
     mg_jw_obj(w);
-    mg_jw_kstrz(w, "type", "custom");
+    mg_jw_kstrz(w, "type", TYPES[type]);
     mg_jw_kstr(w, "skill_id", mg_json_str(a, m[1]));
     mg_jw_kstr(w, "version", version);
     mg_jw_obj_end(w);

@@ -33,6 +33,8 @@ mg_rc mg_skill_path_check(struct mg_sv path, struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_skill_check(struct mg_arena *a, struct mg_skill_file *files, int n, struct mg_skill_bundle *ret,
                      struct mg_err *err) MG_MUSTCHECK;
 
+/* Whether the id is that of a skill of the type anthropic: the name in its SKILL.md, where a custom one has an id of our own. */
+bool mg_skill_is_vendors(struct mg_sv id);
 /* An agent's skills: [{"type":"custom","skill_id":...,"version":...}] with version "latest" where none is given. Finished JSON text. */
 mg_rc mg_agent_skills_parse(struct mg_arena *a, const struct mg_json *v, const char *place, struct mg_sv *ret,
                             struct mg_err *err) MG_MUSTCHECK;

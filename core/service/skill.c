@@ -4,6 +4,7 @@
 
 #include "base/hook.h"
 #include "base/mem.h"
+#include "domain/check.h"
 #include "object/zip.h"
 
 enum { ARCHIVE_MAX = MG_SKILL_BYTES_MAX + 4 * 1024 * 1024 /* bytes: files, heads and paths */ };
@@ -24,17 +25,27 @@ static mg_rc check_twins(struct mg_pg *pg, struct mg_arena *a, const struct mg_s
                       (int)(one.len < 90 ? one.len : 90), one.ptr, (int)(other.len < 90 ? other.len : 90), other.ptr);
 }
 
+/* The skill that gets the version is there and locked. */
+static mg_rc take_skill(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, const struct mg_skill_new *x,
+                        const struct mg_skill_bundle *b, struct mg_err *err)
+{
+    mg_rc rc = MG_OK;
+    if (x->skill_id.len == 0)
+        rc = mg_skill_insert(t, id, workspace, x->display_name.ptr ? x->display_name : b->name, err);
+    return rc >= 0 ? mg_skill_lock(t, workspace, id, err) : rc;
+}
+
 static mg_rc commit(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_upload *u,
-                    struct mg_sv skill_id, struct mg_sv display_name, const struct mg_skill_bundle *b,
-                    struct mg_skill_version_row *ret, struct mg_err *err)
+                    const struct mg_skill_new *x, const struct mg_skill_bundle *b, struct mg_skill_version_row *ret,
+                    struct mg_err *err)
 {
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
     const struct mg_id fresh = mg_id_new("skill");
-    const struct mg_sv workspace = mg_id_sv(&who->workspace), id = skill_id.len ? skill_id : mg_id_sv(&fresh);
+    const struct mg_sv made = x->vendors ? b->name : mg_id_sv(&fresh);
+    const struct mg_sv workspace = mg_id_sv(&who->workspace), id = x->skill_id.len ? x->skill_id : made;
     const struct mg_skill_version_new v = {
         .name = b->name, .description = b->description, .directory = b->directory, .size = mg_upload_size(u)};
-    mg_rc rc = skill_id.len ? mg_skill_lock(&t, workspace, id, err)
-                            : mg_skill_insert(&t, &fresh, workspace, display_name.ptr ? display_name : b->name, err);
+    mg_rc rc = take_skill(&t, workspace, id, x, b, err);
     if (rc >= 0)
         rc = mg_upload_complete(u, a, &t, err);
     if (rc >= 0)
@@ -48,13 +59,12 @@ static mg_rc commit(struct mg_pg *pg, struct mg_arena *a, const struct mg_princi
 }
 
 mg_rc mg_skills_create(struct mg_objects *o, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
-                       struct mg_sv skill_id, struct mg_sv display_name, struct mg_skill_file *files, int n,
-                       struct mg_skill_version_row *ret, struct mg_err *err)
+                       const struct mg_skill_new *x, struct mg_skill_version_row *ret, struct mg_err *err)
 {
     struct mg_skill_bundle b;
     struct mg_upload *u = NULL;
     mg_auto(buf) struct mg_buf archive = MG_BUF_INIT(ARCHIVE_MAX);
-    mg_rc rc = mg_skill_check(a, files, n, &b, err);
+    mg_rc rc = mg_skill_check(a, x->files, x->n, &b, err);
     if (rc >= 0)
         rc = check_twins(pg, a, &b, err);
     if (rc >= 0 && mg_zip_write(b.files, b.n, &archive) < 0)
@@ -67,7 +77,7 @@ mg_rc mg_skills_create(struct mg_objects *o, struct mg_pg *pg, struct mg_arena *
     if (rc >= 0)
         rc = mg_upload_seal(u, err);
     if (rc >= 0)
-        rc = commit(pg, a, who, u, skill_id, display_name, &b, ret, err);
+        rc = commit(pg, a, who, u, x, &b, ret, err);
     if (rc == MG_EFENCED)
         rc = mg_err_set(err, MG_EUNAVAIL, "files: the upload took too long to be finished; send it again");
     mg_upload_end(u, pg, rc, err);
@@ -150,12 +160,18 @@ static mg_rc resolve_one(struct resolving *r, const struct mg_json *e, struct mg
     if (r->n == MG_SKILLS_MAX)
         return mg_err_set(err, MG_EINVAL, "agent.skills: a session may have at most %d skills", MG_SKILLS_MAX);
     mg_rc rc = mg_skill_resolve(r->a, r->t, r->workspace, skill, mg_json_get_str(r->a, e, "version"), &v, err);
+    if (rc == MG_ENOTFOUND && mg_skill_is_vendors(skill))
+        return mg_err_set(err, rc,
+                          "agent.skills: the vendor's skill '%.*s', or that version of it, is not on this server; "
+                          "import it with POST /v1/skills "
+                          "and the field source=anthropic",
+                          MG_SV_ARG(mg_shown_id(skill)));
     if (rc < 0)
         return mg_err_wrap(err, rc, "agent.skills");
     r->edits[r->n++] = (struct edit){
         .old = e->raw,
-        .text = mg_arena_printf(r->a, "{\"type\":\"custom\",\"skill_id\":\"%.*s\",\"version\":\"%" PRId64 "\"}",
-                                MG_SV_ARG(skill), v.version),
+        .text = mg_arena_printf(r->a, "{\"type\":\"%s\",\"skill_id\":\"%.*s\",\"version\":\"%" PRId64 "\"}",
+                                mg_skill_is_vendors(skill) ? "anthropic" : "custom", MG_SV_ARG(skill), v.version),
     };
     return keep_pin(r, &v, err);
 }

@@ -7,10 +7,17 @@
 #include "object/object.h"
 #include "store/skill.h"
 
-/* Checks the bundle and makes a version of it: of a new skill (skill_id empty; display_name ptr NULL: the bundle's name), or of one that is there. */
+struct mg_skill_new {
+    struct mg_sv skill_id;     /* of the skill that gets another version; empty: a new skill */
+    struct mg_sv display_name; /* ptr NULL: the bundle's name */
+    bool
+        vendors; /* the operator imports a skill of the type anthropic: its id is the bundle's name; one that is there gets a version */
+    struct mg_skill_file *files;
+    int n;
+};
+/* Checks the bundle and makes a version of it. */
 mg_rc mg_skills_create(struct mg_objects *o, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
-                       struct mg_sv skill_id, struct mg_sv display_name, struct mg_skill_file *files, int n,
-                       struct mg_skill_version_row *ret, struct mg_err *err) MG_MUSTCHECK;
+                       const struct mg_skill_new *x, struct mg_skill_version_row *ret, struct mg_err *err) MG_MUSTCHECK;
 /* with_versions: those that are left go too; else a skill that has any is refused. */
 mg_rc mg_skills_delete(struct mg_objects *o, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                        struct mg_sv skill_id, bool with_versions, struct mg_err *err) MG_MUSTCHECK;

@@ -66,13 +66,15 @@ static mg_rc take_version(struct mg_arena *a, const struct mg_res *r, struct mg_
 
 /* ---- writing ---- */
 
-static const struct mg_stmt SQL_INSERT = {"skill_insert",
-                                          "INSERT INTO skills (id, workspace_id, display_name) VALUES ($1, $2, $3)"};
+static const struct mg_stmt SQL_INSERT = {
+    "skill_insert",
+    "INSERT INTO skills (id, workspace_id, display_name) VALUES ($1, $2, $3) ON CONFLICT (id) DO NOTHING",
+};
 
-mg_rc mg_skill_insert(struct mg_txn *t, const struct mg_id *id, struct mg_sv workspace, struct mg_sv display_name,
+mg_rc mg_skill_insert(struct mg_txn *t, struct mg_sv id, struct mg_sv workspace, struct mg_sv display_name,
                       struct mg_err *err)
 {
-    return mg_txn_queue(t, &SQL_INSERT, (const struct mg_sv[]){mg_id_sv(id), workspace, display_name}, 3, 1, err);
+    return mg_txn_queue(t, &SQL_INSERT, (const struct mg_sv[]){id, workspace, display_name}, 3, -1, err);
 }
 
 static const struct mg_stmt SQL_LOCK = {"skill_lock",
@@ -157,15 +159,18 @@ mg_rc mg_skill_version_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv wo
 
 static const struct mg_stmt SQL_LIST = {
     "skill_list",
-    "SELECT " SKILL_COLUMNS " FROM skills s WHERE s.workspace_id = $1 AND s.id < $2 ORDER BY s.id DESC LIMIT $3::int",
+    "SELECT " SKILL_COLUMNS " FROM skills s WHERE s.workspace_id = $1 AND s.id < $2"
+    " AND ($4 = '' OR ($4 = 'custom') = starts_with(s.id, 'skill_')) ORDER BY s.id DESC LIMIT $3::int",
 };
 
-mg_rc mg_skill_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_res **ret_res,
-                    struct mg_skill_row **ret, struct mg_list_page *ret_page, struct mg_err *err)
+mg_rc mg_skill_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_sv source,
+                    struct mg_res **ret_res, struct mg_skill_row **ret, struct mg_list_page *ret_page,
+                    struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    const struct mg_sv p[] = {q->workspace, q->cursor.given ? q->cursor.id : MG_SV("~"), mg_p_int(a, q->limit + 1)};
-    mg_rc rc = mg_pg_exec(pg, &SQL_LIST, p, 3, &r, err);
+    const struct mg_sv p[] = {q->workspace, q->cursor.given ? q->cursor.id : MG_SV("~"), mg_p_int(a, q->limit + 1),
+                              source};
+    mg_rc rc = mg_pg_exec(pg, &SQL_LIST, p, 4, &r, err);
     if (rc < 0)
         return rc;
     *ret_page = mg_list_page_of(q, mg_res_rows(r));

@@ -21,7 +21,8 @@ struct mg_skill_version_new {
     int64_t size;
 };
 
-mg_rc mg_skill_insert(struct mg_txn *t, const struct mg_id *id, struct mg_sv workspace, struct mg_sv display_name,
+/* One that is there already stays as it is. */
+mg_rc mg_skill_insert(struct mg_txn *t, struct mg_sv id, struct mg_sv workspace, struct mg_sv display_name,
                       struct mg_err *err) MG_MUSTCHECK;
 /* Locks the skill, so that versions grow. MG_ENOTFOUND. */
 mg_rc mg_skill_lock(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, struct mg_err *err) MG_MUSTCHECK;
@@ -34,8 +35,10 @@ mg_rc mg_skill_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace,
 /* version: digits, or "latest". */
 mg_rc mg_skill_version_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace, struct mg_sv skill,
                            struct mg_sv version, struct mg_skill_version_row *ret, struct mg_err *err) MG_MUSTCHECK;
-mg_rc mg_skill_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_res **ret_res,
-                    struct mg_skill_row **ret, struct mg_list_page *ret_page, struct mg_err *err) MG_MUSTCHECK;
+/* source: custom, anthropic, or empty for both. */
+mg_rc mg_skill_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_sv source,
+                    struct mg_res **ret_res, struct mg_skill_row **ret, struct mg_list_page *ret_page,
+                    struct mg_err *err) MG_MUSTCHECK;
 /* Newest first; the cursor's pos is a version. */
 mg_rc mg_skill_version_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_sv skill,
                             struct mg_res **ret_res, struct mg_skill_version_row **ret, struct mg_list_page *ret_page,

@@ -21,13 +21,13 @@ GOOD_PATHS = [
     "/workspace/%2e%2e/x", "/workspace/...", "/mnt/session/uploads/x", "/mnt/session/uploads/a/b", "/workspace/mnt/session", "/workspace/skillset", "/workspace/👩‍👩‍👧",
 ]  # fmt: skip
 BAD_PATHS = [
-    "", "/", ".", "..", "a", "a/b", "./workspace/a", "../workspace/a", "~/a", "workspace/a", "/workspace", "/workspace/", "/workspace//a", "//workspace/a", "/workspace/a/",
+    "", "/", ".", "..", "./a", "../a", "a/../b", "a//b", "a/", "a/..", "x" * 256, "./workspace/a", "../workspace/a", "/workspace", "/workspace/", "/workspace//a", "//workspace/a", "/workspace/a/",
     "/workspace/a//b", "/workspace/.", "/workspace/..", "/workspace/./a", "/workspace/../etc/passwd", "/workspace/a/../b", "/workspace/a/..", "/workspace/a/./b", "/workspace/a/.",
     "/etc/passwd", "/root/x", "/tmp/x", "/proc/self/mem", "/dev/null", "/workspacex/a", "/mnt/session", "/mnt/session/uploads", "/mnt/session/uploads/", "/mnt/session/uploads/..",
-    "/mnt/session/uploads/../outputs/x", "/mnt/session/outputs/x", "/mnt/session/x", "/mnt/memory/x", "/mnt/x", "/Workspace/a", "/workspace\\a", "/workspace/a\\b", "C:\\a", "C:/a",
+    "/mnt/session/uploads/../outputs/x", "/mnt/session/outputs/x", "/mnt/session/x", "/mnt/memory/x", "/mnt/x", "/Workspace/a", "/workspace\\a", "/workspace/a\\b", "C:\\a",
     "/workspace/a\u0000b", "/workspace/a\nb", "/workspace/a\tb", "/workspace/a\u007fb", "/workspace/a\u0085b", "/workspace/a\u202eb", "/workspace/a\u2028b", "/workspace/a\u2066b", "/workspace/a\u200eb",
     "/workspace/" + "x" * 256, "/workspace/" + "a/" * 600 + "b", "/workspace/skills", "/workspace/skills/x", "/workspace/.session", "/workspace/.session/mounts", "/workspace/.mango-generation",
-    "/workspace/.mango", "/workspace/.agents/x", "/workspace/a/\u0001", "/workspace/a\r", " /workspace/a", "file:///workspace/a", "/workspace/é" + "é" * 127 + "x",
+    "/workspace/.mango", "/workspace/.agents/x", "/workspace/a/\u0001", "/workspace/a\r", "file:///workspace/a", "/workspace/é" + "é" * 127 + "x",
 ]  # fmt: skip
 
 
@@ -77,6 +77,15 @@ class Resources(unittest.TestCase):
                 made = self.c.post(f"/v1/sessions/{session}/resources", {"type": "file", "file_id": self.file["id"], "mount_path": path})
                 self.assertEqual(path, made["mount_path"])
                 self.c.delete(f"/v1/sessions/{session}/resources/{made['id']}")
+
+    def test_a_relative_mount_path_lies_below_the_uploads(self):
+        session = self.c.new_session(resources=[{"type": "file", "file_id": self.file["id"], "mount_path": "data.csv"}])
+        self.assertEqual("/mnt/session/uploads/data.csv", session["resources"][0]["mount_path"])
+        made = self.c.post(f"/v1/sessions/{session['id']}/resources", {"type": "file", "file_id": self.file["id"], "mount_path": "workspace/a b"})
+        self.assertEqual("/mnt/session/uploads/workspace/a b", made["mount_path"])
+        e = self.refused(409, "POST", f"/v1/sessions/{session['id']}/resources", {"type": "file", "file_id": self.file["id"], "mount_path": "/mnt/session/uploads/data.csv"})
+        self.assertIn("mount_path", e.message)
+        self.assertEqual("hello", self.ask(session["id"], "cat .session/uploads/data.csv"))
 
     def test_a_sessions_resources_are_listed_shown_and_removed(self):
         session = self.c.new_session(resources=[{"type": "file", "file_id": self.file["id"]}])

@@ -261,7 +261,7 @@ class Skills(unittest.TestCase):
             page = self.get(f"/v1/skills?limit=2&page={page['next_page']}")
             walked += page["data"]
         self.assertEqual(made, [s["id"] for s in walked if s["id"] in made])
-        self.assertEqual([], self.get("/v1/skills?source=anthropic")["data"])
+        self.assertEqual([], [s for s in self.get("/v1/skills?source=anthropic")["data"] if s["id"] in made])
         self.assertTrue(self.get("/v1/skills?source=custom&limit=1")["data"])
         self.refused(400, "GET", "/v1/skills?source=x")
 
@@ -298,10 +298,26 @@ class Skills(unittest.TestCase):
         self.refused(409, "DELETE", f"/v1/skills/{made['id']}")
         self.assertIn("second", self.ask(self.session(agent)["id"], "cat skills/greeting/data/x.txt"))
 
+    def test_a_skill_of_the_vendors_is_there_once_the_operator_imports_it(self):
+        made = self.create(("xlsx/SKILL.md", skill_md("xlsx")), source="anthropic")
+        self.assertEqual(("xlsx", {"type": "anthropic"}), (made["id"], made["source"]))
+        self.assertEqual("anthropic", self.c.get("/v1/skills/xlsx")["source"])
+        agent = self.agent([{"type": "anthropic", "skill_id": "xlsx"}])
+        again = self.create(("xlsx/SKILL.md", skill_md("xlsx", body=b"newer")), source="anthropic")
+        self.assertEqual("xlsx", again["id"])
+        self.assertGreater(int(again["latest_version_id"]), int(made["latest_version_id"]))
+        self.assertIn("xlsx", [s["id"] for s in self.get("/v1/skills?source=anthropic")["data"]])
+        self.assertNotIn("xlsx", [s["id"] for s in self.get("/v1/skills?source=custom&limit=100")["data"]])
+        session = self.session(agent)
+        self.assertEqual([{"type": "anthropic", "skill_id": "xlsx", "version": again["latest_version_id"]}], session["agent"]["skills"])
+        self.assertIn("newer", self.ask(session["id"], "cat skills/xlsx/SKILL.md"))
+        status, answer = self.send(("files[]", *GOOD), ("source", None, b"other"))
+        self.assertEqual((400, "source: must be custom or anthropic"), (status, answer["error"]["message"]))
+
     def test_what_an_agent_cannot_have_is_refused_by_name(self):
         one, two = self.create(), self.create()
         for skills, words in [
-            ([{"type": "anthropic", "skill_id": "pptx"}], "skills[0].type"), ([{"type": "custom"}], "skills[0].skill_id"), ([{"type": "custom", "skill_id": "x", "version": "v1"}], "skills[0].version"),
+            ([{"type": "anthropic", "skill_id": "skill_pptx"}], "skills[0].skill_id"), ([{"type": "custom", "skill_id": "pptx"}], "skills[0].skill_id"), ([{"type": "custom"}], "skills[0].skill_id"), ([{"type": "custom", "skill_id": "x", "version": "v1"}], "skills[0].version"),
             ([{"type": "custom", "skill_id": "x", "y": 1}], "y"), ("x", "skills"), ([1], "skills[0]"),
         ]:  # fmt: skip
             with self.subTest(skills=skills), self.assertRaises(ApiError) as caught:
@@ -309,7 +325,7 @@ class Skills(unittest.TestCase):
             self.assertEqual(400, caught.exception.status)
             self.assertIn(words, caught.exception.message)
         for skills, status, words in [
-            ([{"type": "custom", "skill_id": "skill_none"}], 404, "skill_none"), ([{"type": "custom", "skill_id": one["id"], "version": "1"}], 404, "version"),
+            ([{"type": "custom", "skill_id": "skill_none"}], 404, "skill_none"), ([{"type": "anthropic", "skill_id": "pptx"}], 404, "import it with POST /v1/skills"), ([{"type": "custom", "skill_id": one["id"], "version": "1"}], 404, "version"),
             ([{"type": "custom", "skill_id": s["id"]} for s in (one, two)], 400, "have the name 'greeting'"),
         ]:  # fmt: skip
             with self.subTest(skills=skills), self.assertRaises(ApiError) as caught:

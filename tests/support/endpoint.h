@@ -4,7 +4,8 @@
  * Also any other path answers by script, so that it serves as a plain HTTP server.
  *
  *   POST   /script      {"responses":["SCRIPT", ...]}: the next requests get these, in order, instead of what their
- * text says
+ * text says;
+ *                      {"when":{"TEXT":"SCRIPT", ...}}: user texts that hold TEXT and no script of their own get this one from now on
  *   GET    /requests    the last requests: [{"method","path","headers":{...},"body":...}]
  *   DELETE /requests    forgets them, and scripts that were not used
  *   GET    /stats       {"requests","connections","refused"}: refused counts the requests that broke a rule; with a window also
