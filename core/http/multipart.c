@@ -328,7 +328,7 @@ static mg_rc delimited(struct mg_multipart *m, struct mg_err *err)
 {
     bool open = m->state == DATA;
     m->state = AFTER;
-    m->matched = 0;
+    m->matched = m->ghost = 0;
     m->padding = 0;
     return open ? m->ops.end(m->ops.ctx, err) : MG_OK;
 }

@@ -122,7 +122,7 @@ static void look_at(void *ctx, struct mg_sv key, void *value)
     struct look *l = ctx;
     (void)key;
     for (struct mg_run *r = value; r; r = r->sibling) {
-        uint64_t until = atomic_load(&r->busy_until_ns);
+        unsigned long long until = atomic_load(&r->busy_until_ns);
         if (until == 0 || until > l->now || l->n == LOOK_MAX)
             continue;
         uint64_t again = l->now + RETRY_S * UINT64_C(1000000000);

@@ -16,7 +16,7 @@ enum {
     LOOK_US = 20000,
 };
 
-static void add_line(struct mg_buf *to, const char *fmt, va_list ap)
+static void __attribute__((format(printf, 2, 0))) add_line(struct mg_buf *to, const char *fmt, va_list ap)
 {
     char text[512];
     vsnprintf(text, sizeof(text), fmt, ap);

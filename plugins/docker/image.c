@@ -168,7 +168,7 @@ static mango_status put_files(struct docker *d, const struct mango_call *call, c
     struct engine_res r = {0};
     char path[128];
     struct mango_sv program = d->host->buf_view(d->host, d->program);
-    const struct tar_entry e = {.path = sv_z(BOX_PATH + 1), .kind = 'f', .mode = 0755, .size = program.len};
+    const struct tar_entry e = {.path = sv_z(&BOX_PATH[1]), .kind = 'f', .mode = 0755, .size = program.len};
     put_folder(&tar, ".mango", 0755, 0, 0);
     tar_head(&tar, &e);
     text_sv(&tar, program);

@@ -3,8 +3,10 @@
 # files: tests/fuzz/fuzz-*.c = {stem}$(EXEEXT)
 fuzzers = \
 	tests/fuzz/fuzz-body$(EXEEXT) \
+	tests/fuzz/fuzz-bundle$(EXEEXT) \
 	tests/fuzz/fuzz-conf$(EXEEXT) \
 	tests/fuzz/fuzz-connect$(EXEEXT) \
+	tests/fuzz/fuzz-cron$(EXEEXT) \
 	tests/fuzz/fuzz-egress$(EXEEXT) \
 	tests/fuzz/fuzz-engine$(EXEEXT) \
 	tests/fuzz/fuzz-head$(EXEEXT) \
@@ -12,9 +14,11 @@ fuzzers = \
 	tests/fuzz/fuzz-json$(EXEEXT) \
 	tests/fuzz/fuzz-mcp$(EXEEXT) \
 	tests/fuzz/fuzz-model-stream$(EXEEXT) \
+	tests/fuzz/fuzz-multipart$(EXEEXT) \
 	tests/fuzz/fuzz-names$(EXEEXT) \
 	tests/fuzz/fuzz-offline$(EXEEXT) \
 	tests/fuzz/fuzz-query$(EXEEXT) \
+	tests/fuzz/fuzz-resources$(EXEEXT) \
 	tests/fuzz/fuzz-sse$(EXEEXT) \
 	tests/fuzz/fuzz-tar$(EXEEXT) \
 	tests/fuzz/fuzz-ws$(EXEEXT)
@@ -34,8 +38,10 @@ endif
 
 # lines: tests/fuzz/fuzz-*.c = {id}_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_body_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_bundle_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_conf_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_connect_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_cron_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_egress_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_engine_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_head_LDADD = $(FUZZ_LDADD)
@@ -43,9 +49,11 @@ tests_fuzz_fuzz_image_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_json_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_mcp_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_model_stream_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_multipart_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_names_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_offline_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_query_LDADD = $(FUZZ_LDADD)
+tests_fuzz_fuzz_resources_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_sse_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_tar_LDADD = $(FUZZ_LDADD)
 tests_fuzz_fuzz_ws_LDADD = $(FUZZ_LDADD)

@@ -264,8 +264,8 @@ static void a_server_that_hangs_is_given_up_and_told(void **state)
 {
     static const char *const scripts[] = {
         "silence", "line : x\nsilence", "raw {\"jsonrpc\":\"2.0\",\"method\":\"x\"}\nsilence",
-        "repeat 1 : x\ndelay 150\nline : x\ndelay 150\nline : x\ndelay 150\nline : x\n"
-        "delay 150\nline : x\nsilence"};
+        ("repeat 1 : x\ndelay 150\nline : x\ndelay 150\nline : x\ndelay 150\nline : x\n"
+         "delay 150\nline : x\nsilence")};
     struct fixture *f = *state;
     opened(f);
     for (int i = 0; i < 4; i++) {

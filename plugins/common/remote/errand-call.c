@@ -276,7 +276,7 @@ mango_status content_fetch(struct errands *e, const struct mango_call *call, str
 static mango_status install_once(struct errands *e, const struct mango_call *call, struct errands_box *b)
 {
     char fresh[sizeof("errand-") + ERRANDS_VERSION_LEN];
-    text_auto struct text path = {0}, request = {0}, line = {0};
+    text_auto struct text request = {0}, line = {0};
     struct reply r = {0};
     uint64_t sent;
     struct errands_end end = {.code = -1};
