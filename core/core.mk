@@ -1,6 +1,6 @@
 # libground: what the server and the worker both stand on. libcore and libworker have it inside.
 noinst_LTLIBRARIES += libground.la
-# files: core/base/*.c core/base/*.h core/json/*.c core/json/*.h core/crypto/*.c core/crypto/*.h core/net/*.c core/net/*.h core/domain/check.c core/domain/check.h core/domain/id.c core/domain/id.h core/domain/image.c core/domain/memory-path.c core/domain/memory-sync.c core/domain/memory-sync.h core/domain/memory.h core/plugin/*.c core/plugin/*.h core/sandbox/direct.h core/sandbox/handle.c core/sandbox/helper.c core/sandbox/helper.h core/sandbox/ops.h core/tools/*.c core/tools/*.h !core/base/hook-test.c
+# files: core/base/*.c core/base/*.h core/json/*.c core/json/*.h core/crypto/*.c core/crypto/*.h core/net/*.c core/net/*.h core/domain/check.c core/domain/check.h core/domain/id.c core/domain/id.h core/domain/image.c core/domain/memory-path.c core/domain/memory-sync.c core/domain/memory-sync.h core/domain/memory.h core/domain/skill.c core/domain/skill.h core/domain/zip.c core/domain/zip.h core/plugin/*.c core/plugin/*.h core/sandbox/direct.h core/sandbox/handle.c core/sandbox/helper.c core/sandbox/helper.h core/sandbox/ops.h core/tools/*.c core/tools/*.h !core/base/hook-test.c
 libground_la_SOURCES = \
 	core/base/arena.c \
 	core/base/arena.h \
@@ -47,6 +47,10 @@ libground_la_SOURCES = \
 	core/domain/memory-sync.c \
 	core/domain/memory-sync.h \
 	core/domain/memory.h \
+	core/domain/skill.c \
+	core/domain/skill.h \
+	core/domain/zip.c \
+	core/domain/zip.h \
 	core/json/equal.c \
 	core/json/json.c \
 	core/json/json.h \
@@ -135,7 +139,7 @@ libground_la_SOURCES = \
 
 # libcore: everything but the programs' main files and the library's door. mangod, the tools, libmango and the tests link it.
 noinst_LTLIBRARIES += libcore.la
-# files: core/*/*.c core/*/*.h !core/cmd/* !core/worker/* !core/lib/mango.* !core/base/* !core/json/* !core/crypto/* !core/net/* !core/domain/check.* !core/domain/id.* !core/domain/image.c !core/domain/memory-*.* !core/domain/memory.h !core/plugin/* !core/sandbox/direct.h !core/sandbox/handle.c !core/sandbox/helper.* !core/sandbox/ops.h !core/tools/*
+# files: core/*/*.c core/*/*.h !core/cmd/* !core/worker/* !core/lib/mango.* !core/base/* !core/json/* !core/crypto/* !core/net/* !core/domain/check.* !core/domain/id.* !core/domain/image.c !core/domain/memory-*.* !core/domain/memory.h !core/domain/skill.* !core/domain/zip.* !core/plugin/* !core/sandbox/direct.h !core/sandbox/handle.c !core/sandbox/helper.* !core/sandbox/ops.h !core/tools/*
 libcore_la_SOURCES = \
 	core/api/agents.c \
 	core/api/api.h \
@@ -211,8 +215,6 @@ libcore_la_SOURCES = \
 	core/domain/resource.h \
 	core/domain/session.c \
 	core/domain/session.h \
-	core/domain/skill.c \
-	core/domain/skill.h \
 	core/domain/thread.h \
 	core/domain/usage.c \
 	core/domain/usage.h \
@@ -320,8 +322,6 @@ libcore_la_SOURCES = \
 	core/object/object.c \
 	core/object/object.h \
 	core/object/s3.c \
-	core/object/zip.c \
-	core/object/zip.h \
 	core/run/assemble.c \
 	core/run/assemble.h \
 	core/run/backend-wait.c \

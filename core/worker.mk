@@ -4,9 +4,13 @@ noinst_LTLIBRARIES += libworker.la
 libworker_la_SOURCES = \
 	core/worker/box.c \
 	core/worker/box.h \
+	core/worker/dir.c \
+	core/worker/dir.h \
 	core/worker/door.c \
 	core/worker/event.c \
 	core/worker/event.h \
+	core/worker/fan.c \
+	core/worker/fan.h \
 	core/worker/history.c \
 	core/worker/history.h \
 	core/worker/item.c \
@@ -17,6 +21,13 @@ libworker_la_SOURCES = \
 	core/worker/lease.h \
 	core/worker/ledger.c \
 	core/worker/ledger.h \
+	core/worker/memory-api.c \
+	core/worker/memory-api.h \
+	core/worker/memory-folder.c \
+	core/worker/memory-folder.h \
+	core/worker/memory-pass.c \
+	core/worker/memory.c \
+	core/worker/memory.h \
 	core/worker/poll.c \
 	core/worker/poll.h \
 	core/worker/remote.c \
@@ -29,6 +40,8 @@ libworker_la_SOURCES = \
 	core/worker/runner.h \
 	core/worker/serve.c \
 	core/worker/serve.h \
+	core/worker/skills.c \
+	core/worker/skills.h \
 	core/worker/stream.c \
 	core/worker/stream.h \
 	core/worker/supervise.c \
@@ -43,7 +56,7 @@ libworker_la_SOURCES = \
 	core/worker/workspace.c
 
 # The tools run in a folder of the machine: what the backends of one host share does it.
-libworker_la_LIBADD = libground.la plugins/common/libhostbox.la plugins/common/libcommon.la $(CURL_LIBS) $(OPENSSL_LIBS) -lpthread -lm -ldl
+libworker_la_LIBADD = libground.la plugins/common/libhostbox.la plugins/common/libcommon.la $(CURL_LIBS) $(OPENSSL_LIBS) $(LIBZIP_LIBS) -lpthread -lm -ldl
 
 # The worker as a library: the same objects behind a small door; everything else is hidden.
 lib_LTLIBRARIES += libmango-worker.la

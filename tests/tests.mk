@@ -116,6 +116,7 @@ unit_tests = \
 	tests/unit/test-wheel$(EXEEXT) \
 	tests/unit/test-worker-box$(EXEEXT) \
 	tests/unit/test-worker-ledger$(EXEEXT) \
+	tests/unit/test-worker-memory$(EXEEXT) \
 	tests/unit/test-worker-poll$(EXEEXT) \
 	tests/unit/test-worker-serve$(EXEEXT) \
 	tests/unit/test-worker-shell$(EXEEXT) \
@@ -227,6 +228,7 @@ e2e_tests = \
 	tests/e2e/test_worker.py \
 	tests/e2e/test_worker_chaos.py \
 	tests/e2e/test_worker_network.py \
+	tests/e2e/test_worker_prepare.py \
 	tests/lib/test-symbols.sh \
 	tests/remote/run_referee.py \
 	tests/remote/test_cube_conformance.py \
@@ -371,6 +373,7 @@ EXTRA_DIST += \
 	tests/e2e/test_worker.py \
 	tests/e2e/test_worker_chaos.py \
 	tests/e2e/test_worker_network.py \
+	tests/e2e/test_worker_prepare.py \
 	tests/e2e/threads.py \
 	tests/e2e/turns.py \
 	tests/e2e/vault_rig.py \

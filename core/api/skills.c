@@ -5,7 +5,7 @@
 #include "api/render.h"
 #include "base/utf8.h"
 #include "domain/skill.h"
-#include "object/zip.h"
+#include "domain/zip.h"
 #include "service/skill.h"
 
 enum {

@@ -10,7 +10,11 @@
 #include "base/err.h"
 #include "base/log.h"
 
-enum { MAX_IDLE_MS = 7 * 24 * 3600 * 1000 /* a week */ };
+enum {
+    MAX_IDLE_MS = 7 * 24 * 3600 * 1000, /* a week */
+    MEMORY_SYNC_MS = 15000,
+    MEMORY_SYNC_MAX_MS = 3600000,
+};
 
 static void log_line(void *ctx, int32_t level, const char *line, size_t len)
 {
@@ -38,11 +42,13 @@ bool mg_worker_log_setup(const struct mg_worker_args *a)
 
 bool mg_worker_options(const struct mg_worker_args *a, struct mango_worker_options *o)
 {
-    uint32_t idle_ms;
-    if (!mg_worker_duration(a, "max-idle", MAX_IDLE_MS, 60000, &idle_ms))
+    uint32_t idle_ms, sync_ms;
+    if (!mg_worker_duration(a, "max-idle", MAX_IDLE_MS, 60000, &idle_ms) ||
+        !mg_worker_duration(a, "memory-sync", MEMORY_SYNC_MAX_MS, MEMORY_SYNC_MS, &sync_ms))
         return false;
     o->struct_size = sizeof(*o);
     o->max_idle_ms = idle_ms ? idle_ms : MANGO_WORKER_FOREVER;
+    o->memory_sync_ms = sync_ms ? sync_ms : MANGO_WORKER_FOREVER;
     o->base_url = mg_worker_get(a, "base-url");
     o->environment_id = mg_worker_get(a, "environment-id");
     o->environment_key = mg_worker_get(a, "environment-key");

@@ -22,8 +22,10 @@
     {"workdir", NULL, "DIR", "where tools read, write and run commands (default: the current folder)", false, false},   \
         {"allowed-root", NULL, "DIR", "a further folder for the file tools; may be given more than once", true, false}, \
         {"unrestricted-paths", NULL, NULL, "the file tools go everywhere; bash does so anyway", false, false},          \
+        {"max-idle", NULL, "TIME", "leave a session this long after its turn ended (default 60s); 0: never",            \
+         false,      false},                                                                                            \
     {                                                                                                                   \
-        "max-idle", NULL, "TIME", "leave a session this long after its turn ended (default 60s); 0: never", false,      \
+        "memory-sync", NULL, "TIME", "between passes over memory stores (default 15s); 0: without the stores", false,   \
             false                                                                                                       \
     }
 

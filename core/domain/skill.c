@@ -320,8 +320,7 @@ static const struct mg_skill_file *find_skill_md(const struct mg_skill_bundle *b
     return NULL;
 }
 
-mg_rc mg_skill_check(struct mg_arena *a, struct mg_skill_file *files, int n, struct mg_skill_bundle *ret,
-                     struct mg_err *err)
+mg_rc mg_skill_layout(struct mg_skill_file *files, int n, struct mg_skill_bundle *ret, struct mg_err *err)
 {
     struct mg_skill_bundle b = {.files = files};
     if (n > MG_SKILL_FILES_MAX)
@@ -338,6 +337,15 @@ mg_rc mg_skill_check(struct mg_arena *a, struct mg_skill_file *files, int n, str
     rc = check_twins(b.files, b.n, err);
     if (rc >= 0)
         rc = check_top(b.files, b.n, &b.directory, err);
+    *ret = b;
+    return rc;
+}
+
+mg_rc mg_skill_check(struct mg_arena *a, struct mg_skill_file *files, int n, struct mg_skill_bundle *ret,
+                     struct mg_err *err)
+{
+    struct mg_skill_bundle b;
+    mg_rc rc = mg_skill_layout(files, n, &b, err);
     if (rc < 0)
         return rc;
     const struct mg_skill_file *md = find_skill_md(&b);

@@ -19,6 +19,7 @@ enum {
 struct mg_skill_file {
     struct mg_sv path; /* "top/dir/file"; a folder ends in a slash and has no content */
     struct mg_sv content;
+    bool executable; /* by the archive that it came in; the canonical one has none */
 };
 
 struct mg_skill_bundle {
@@ -29,7 +30,9 @@ struct mg_skill_bundle {
 
 /* One path of a bundle, before anything of it is kept. err names it. */
 mg_rc mg_skill_path_check(struct mg_sv path, struct mg_err *err) MG_MUSTCHECK;
-/* All files, in any order: one top folder with SKILL.md, sizes, front matter. Twins that only Unicode knows are the caller's. */
+/* All files, in any order, without a look into them: sizes, no path twice, one top folder. name and description stay empty. */
+mg_rc mg_skill_layout(struct mg_skill_file *files, int n, struct mg_skill_bundle *ret, struct mg_err *err) MG_MUSTCHECK;
+/* The same, and what is in them: one top folder with SKILL.md, sizes, front matter. Twins that only Unicode knows are the caller's. */
 mg_rc mg_skill_check(struct mg_arena *a, struct mg_skill_file *files, int n, struct mg_skill_bundle *ret,
                      struct mg_err *err) MG_MUSTCHECK;
 

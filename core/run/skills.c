@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "json/write.h"
 #include "object/object.h"
-#include "object/zip.h"
+#include "domain/zip.h"
 #include "run/engine-internal.h"
 #include "sandbox/manager.h"
 #include "store/skill.h"

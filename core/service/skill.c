@@ -5,7 +5,7 @@
 #include "base/hook.h"
 #include "base/mem.h"
 #include "domain/check.h"
-#include "object/zip.h"
+#include "domain/zip.h"
 
 enum { ARCHIVE_MAX = MG_SKILL_BYTES_MAX + 4 * 1024 * 1024 /* bytes: files, heads and paths */ };
 #define SKILLS_BYTES_MAX (500LL * 1000 * 1000) /* of a session's skills together */

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "worker/memory.h"
 #include "worker/poll.h"
 #include "worker/runner.h"
 #include "worker/serve.h"
@@ -133,6 +134,9 @@ static mg_rc take_options(struct mango_worker *w, const struct mango_worker_opti
     w->serve.max_idle_ms = o->max_idle_ms == MANGO_WORKER_FOREVER ? 0
                            : o->max_idle_ms                       ? o->max_idle_ms
                                                                   : MG_RUNNER_IDLE_MS;
+    w->serve.memory_sync_ms = o->memory_sync_ms == MANGO_WORKER_FOREVER ? 0
+                              : o->memory_sync_ms                       ? o->memory_sync_ms
+                                                                        : MG_MEMORY_SYNC_MS;
     w->poll = (struct mg_poller_opts){
         .environment_id = w->environment_id,
         .worker_id = w->worker_id,

@@ -54,7 +54,8 @@ int mg_remote_headers(const struct mg_remote *r, const struct mg_remote_req *q, 
     h[n++] = (struct mg_net_header){MG_SV("authorization"), mg_buf_view(bearer)};
     h[n++] = header("accept", q->accept ? q->accept : "application/json");
     h[n++] = header("anthropic-version", MG_REMOTE_VERSION);
-    h[n++] = header("anthropic-beta", MG_REMOTE_BETA);
+    if (!q->beta || *q->beta)
+        h[n++] = header("anthropic-beta", q->beta ? q->beta : MG_REMOTE_BETA);
     h[n++] = header("x-stainless-helper", q->helper ? q->helper : r->helper);
     h[n++] = header("user-agent", AGENT);
     if (q->body.len)

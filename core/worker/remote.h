@@ -43,6 +43,7 @@ struct mg_remote_req {
     const char *helper;       /* instead of the remote's; or NULL */
     const char *worker_id;    /* Anthropic-Worker-ID; or NULL */
     const char *accept;       /* NULL: application/json */
+    const char *beta;         /* NULL: MG_REMOTE_BETA; "": none */
     int retries;              /* 0: MG_REMOTE_RETRIES; negative: none */
     uint32_t call_ms;         /* of one try; 0: MG_REMOTE_CALL_MS */
     uint64_t deadline_ns;     /* of all tries; 0: none */

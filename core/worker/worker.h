@@ -115,6 +115,8 @@ struct mango_worker_options {
     int64_t reclaim_older_than_ms; /* claims that nobody acknowledged are taken after so long; 0: the server's own */
     mango_worker_log_fn *log;      /* NULL: nothing is logged */
     void *log_ctx;
+    uint32_t memory_sync_ms; /* between passes over the session's memory stores, after tool calls; 0: 15,000;
+                              * MANGO_WORKER_FOREVER: the stores are not prepared */
 };
 
 struct mango_worker;

@@ -29,8 +29,21 @@ class Status:
     def __init__(self, status, error="api_error", **headers):
         self.status, self.error, self.headers = status, error, {k.replace("_", "-"): v for k, v in headers.items()}
 
+    def text(self):
+        return b'{"type":"error","error":{"type":"%s","message":"by the proxy"},"request_id":"req_proxy"}' % self.error.encode()
+
     def __repr__(self):
         return f"status {self.status}"
+
+
+class Body:
+    """Answers 200 with these bytes instead of the server's."""
+
+    def __init__(self, content, kind="application/zip"):
+        self.content, self.kind = content, kind
+
+    def __repr__(self):
+        return f"{len(self.content)} other bytes"
 
 
 class Cut:
@@ -133,7 +146,9 @@ class Recorder:
         request = Request(h.command, h.path, dict((k.lower(), v) for k, v in h.headers.items()), body)
         action = self.pick(request)
         if isinstance(action, Status):
-            return self.answer(h, request, action)
+            return self.answer(h, request, action.status, action.text(), {"content-type": "application/json", **action.headers})
+        if isinstance(action, Body):
+            return self.answer(h, request, 200, action.content, {"content-type": action.kind})
         if isinstance(action, Slow):
             time.sleep(action.seconds)
         if isinstance(action, Cut) and action.when == "before":
@@ -147,11 +162,10 @@ class Recorder:
         finally:
             up.close()
 
-    def answer(self, h, request, action):
-        text = b'{"type":"error","error":{"type":"%s","message":"by the proxy"},"request_id":"req_proxy"}' % action.error.encode()
-        request.status = action.status
-        h.send_response(action.status)
-        for name, value in {"content-type": "application/json", "content-length": str(len(text)), **action.headers}.items():
+    def answer(self, h, request, status, text, headers):
+        request.status = status
+        h.send_response(status)
+        for name, value in {"content-length": str(len(text)), **headers}.items():
             h.send_header(name, value)
         h.end_headers()
         h.wfile.write(text)

@@ -2,6 +2,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/hostbox/hostbox.h"
 
@@ -61,6 +62,31 @@ int path_open(const struct box *b, struct mango_sv path, uint64_t flags)
     return fd;
 }
 
+/* The kernel's own name of what a descriptor stands for; "" where it has none. */
+static void name_of(int fd, char out[PATH_MAX])
+{
+    char link[32];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, out, PATH_MAX - 1);
+    out[n > 0 ? n : 0] = '\0';
+}
+
+/* A folder that may not be written may stand within one that may, and be reached by a relative path or a link: where the folder is counts, not
+ * how it was named. */
+static bool forbids(const struct box *b, int dir_fd)
+{
+    char dir[PATH_MAX], root[PATH_MAX];
+    for (int i = 0; i < b->all->n_roots; i++) {
+        if (!b->all->roots[i].read_only)
+            continue;
+        name_of(dir_fd, dir);
+        name_of(b->all->roots[i].at.root_fd, root);
+        if (root[0] && below(sv_z(dir), root))
+            return true;
+    }
+    return false;
+}
+
 int path_parent(const struct box *b, struct mango_sv path, char name[256])
 {
     struct box_root r = root_of(b, path);
@@ -72,5 +98,9 @@ int path_parent(const struct box *b, struct mango_sv path, char name[256])
     if (fd == -EXDEV && wider(b, path, whole, &r))
         fd = confine_parent(&r.at, sv_z(whole), name);
     user_leave(b);
+    if (fd >= 0 && forbids(b, fd)) {
+        close(fd);
+        return -EROFS;
+    }
     return fd;
 }

@@ -1,6 +1,6 @@
 /* Reading is libzip's, with its strict checks of consistency; what it would let pass (links, devices, encryption, odd methods, sizes that lie)
  * is refused here. Writing is ours: libzip's archives depend on the clock and on the version of zlib. */
-#include "object/zip.h"
+#include "domain/zip.h"
 
 #include <sys/stat.h>
 #include <zip.h>
@@ -54,6 +54,14 @@ static const char *kind_fault(zip_t *z, zip_uint64_t i, bool folder)
     if (!S_ISREG(kind) && !S_ISDIR(kind))
         return "is a device or another special file";
     return S_ISDIR(kind) == folder ? NULL : "is a folder by its name or its mode, not by both";
+}
+
+static bool executable(zip_t *z, zip_uint64_t i)
+{
+    zip_uint8_t system = 0;
+    zip_uint32_t attributes = 0;
+    (void)zip_file_get_external_attributes(z, i, 0, &system, &attributes);
+    return (system == ZIP_OPSYS_UNIX || system == ZIP_OPSYS_OS_X) && (attributes >> 16 & 0111);
 }
 
 static mg_rc check_member(struct reading *r, zip_uint64_t i, const zip_stat_t *st, struct mg_sv name,
@@ -116,6 +124,7 @@ static mg_rc read_member(struct reading *r, zip_uint64_t i, struct mg_err *err)
         return rc;
     struct mg_skill_file *f = &r->files[r->n++];
     *f = (struct mg_skill_file){.path = mg_arena_sv(r->arena, name)};
+    f->executable = executable(r->zip, i);
     return unpack(r, i, (size_t)st.size, f->path, &f->content, err);
 }
 

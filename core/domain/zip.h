@@ -1,6 +1,6 @@
 /* Zip archives: strangers' are read with suspicion, ours are written in one form only. */
-#ifndef MG_OBJECT_ZIP_H
-#define MG_OBJECT_ZIP_H
+#ifndef MG_DOMAIN_ZIP_H
+#define MG_DOMAIN_ZIP_H
 
 #include "base/buf.h"
 #include "domain/skill.h"
