@@ -38,7 +38,7 @@ plugins_common_libcommon_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
 # Backends whose workspaces are folders of this host.
 noinst_LTLIBRARIES += plugins/common/libhostbox.la
-# files: plugins/common/hostbox/*.c plugins/common/hostbox/*.h
+# files: plugins/common/hostbox/*.c plugins/common/hostbox/*.h plugins/common/inside/files.c plugins/common/inside/file.h plugins/common/inside/parcel.c plugins/common/inside/parcel.h
 plugins_common_libhostbox_la_SOURCES = \
 	plugins/common/hostbox/base.c \
 	plugins/common/hostbox/box.c \
@@ -55,7 +55,10 @@ plugins_common_libhostbox_la_SOURCES = \
 	plugins/common/hostbox/pump.h \
 	plugins/common/hostbox/remove.c \
 	plugins/common/hostbox/remove.h \
-	plugins/common/hostbox/runner-client.c
+	plugins/common/hostbox/runner-client.c \
+	plugins/common/inside/files.c \
+	plugins/common/inside/parcel.c \
+	plugins/common/inside/parcel.h
 
 plugins_common_libhostbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
 
@@ -103,27 +106,42 @@ plugins_common_libenvd_la_SOURCES = \
 
 plugins_common_libenvd_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
+# What the programs inside of sandboxes have in common: static, small, and never instrumented.
+noinst_LIBRARIES += plugins/common/libinside.a
+# files: plugins/common/inside/*.c plugins/common/inside/*.h plugins/common/runner/reaper.c plugins/common/runner/tree.c plugins/common/runner/runner.h plugins/common/runner/wire.h plugins/common/confine.c plugins/common/sv.c plugins/common/text.c
+plugins_common_libinside_a_SOURCES = \
+	plugins/common/confine.c \
+	plugins/common/inside/files.c \
+	plugins/common/inside/files.h \
+	plugins/common/inside/inside.c \
+	plugins/common/inside/inside.h \
+	plugins/common/inside/parcel.c \
+	plugins/common/inside/parcel.h \
+	plugins/common/runner/reaper.c \
+	plugins/common/runner/runner.h \
+	plugins/common/runner/tree.c \
+	plugins/common/runner/wire.h \
+	plugins/common/sv.c \
+	plugins/common/text.c
+
+plugins_common_libinside_a_CPPFLAGS = $(PLUGIN_CPPFLAGS)
+plugins_common_libinside_a_CFLAGS = $(BOX_COMPILE)
+
 # Put into their sandboxes: static, small, and never instrumented.
 pkglibexec_PROGRAMS += plugins/common/rbox/mango-rbox
-# files: plugins/common/rbox/*.c plugins/common/rbox/*.h plugins/common/runner/reaper.c plugins/common/runner/tree.c plugins/common/runner/runner.h plugins/common/runner/wire.h plugins/common/confine.c plugins/common/sv.c
+# files: plugins/common/rbox/*.c plugins/common/rbox/*.h
 plugins_common_rbox_mango_rbox_SOURCES = \
-	plugins/common/confine.c \
 	plugins/common/rbox/file.c \
 	plugins/common/rbox/log.c \
 	plugins/common/rbox/main.c \
 	plugins/common/rbox/rbox.h \
 	plugins/common/rbox/run.c \
-	plugins/common/rbox/wire.h \
-	plugins/common/runner/reaper.c \
-	plugins/common/runner/runner.h \
-	plugins/common/runner/tree.c \
-	plugins/common/runner/wire.h \
-	plugins/common/sv.c
+	plugins/common/rbox/wire.h
 
 plugins_common_rbox_mango_rbox_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_common_rbox_mango_rbox_CFLAGS = $(BOX_COMPILE)
 plugins_common_rbox_mango_rbox_LDFLAGS = $(BOX_LINK)
-plugins_common_rbox_mango_rbox_LDADD =
+plugins_common_rbox_mango_rbox_LDADD = plugins/common/libinside.a
 
 include plugins/common/errand/errand.mk
 include plugins/helpers/helpers.mk

@@ -49,18 +49,13 @@ plugins_docker_docker_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # Runs inside of containers of any image: static, small, and never instrumented. What starts the
 # commands is what starts them for the backend `local`.
-# files: plugins/docker/box/*.c plugins/docker/box/*.h plugins/common/runner/*.c plugins/common/runner/*.h plugins/common/confine.c plugins/common/tar.c plugins/common/text.c
+# files: plugins/docker/box/*.c plugins/docker/box/*.h plugins/common/runner/relay.* plugins/common/runner/runner.c plugins/common/tar.c plugins/common/tar.h
 plugins_docker_mango_box_SOURCES = \
-	plugins/common/confine.c \
-	plugins/common/runner/reaper.c \
 	plugins/common/runner/relay.c \
 	plugins/common/runner/relay.h \
 	plugins/common/runner/runner.c \
-	plugins/common/runner/runner.h \
-	plugins/common/runner/tree.c \
-	plugins/common/runner/wire.h \
 	plugins/common/tar.c \
-	plugins/common/text.c \
+	plugins/common/tar.h \
 	plugins/docker/box/box.h \
 	plugins/docker/box/command.c \
 	plugins/docker/box/file.c \
@@ -71,4 +66,4 @@ plugins_docker_mango_box_SOURCES = \
 plugins_docker_mango_box_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_docker_mango_box_CFLAGS = $(BOX_COMPILE)
 plugins_docker_mango_box_LDFLAGS = $(BOX_LINK)
-plugins_docker_mango_box_LDADD =
+plugins_docker_mango_box_LDADD = plugins/common/libinside.a

@@ -11,26 +11,12 @@
 #include <unistd.h>
 
 #include "common/errand/program.h"
+#include "common/remote/base64.h"
+#include "common/text.h"
 
 /* The request, the answer's lines, and which errand it is. */
 
 /* ---- the answer ---- */
-
-static const char digits64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-bool write_whole(int fd, const char *p, size_t n)
-{
-    while (n > 0) {
-        ssize_t w = write(fd, p, n);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w <= 0)
-            return false;
-        p += w;
-        n -= (size_t)w;
-    }
-    return true;
-}
 
 void answer(const char *fmt, ...)
 {
@@ -50,21 +36,15 @@ int answer_error(int errnum, const char *text)
 
 void answer_content(char kind, uint64_t offset, const char *p, size_t n)
 {
-    static char line[ERRAND_PIECE * 4 / 3 + 64];
     while (n > 0) {
         size_t take = n < ERRAND_PIECE ? n : ERRAND_PIECE;
-        int at = snprintf(line, sizeof(line), ERRAND_MARK "%c %llu ", kind, (unsigned long long)offset);
-        for (size_t i = 0; i < take; i += 3) {
-            const unsigned char *b = (const unsigned char *)p + i;
-            size_t have = take - i;
-            unsigned v = (unsigned)b[0] << 16 | (have > 1 ? (unsigned)b[1] << 8 : 0) | (have > 2 ? b[2] : 0);
-            line[at++] = digits64[v >> 18];
-            line[at++] = digits64[v >> 12 & 63];
-            line[at++] = have > 1 ? digits64[v >> 6 & 63] : '=';
-            line[at++] = have > 2 ? digits64[v & 63] : '=';
-        }
-        line[at++] = '\n';
-        (void)write_whole(STDOUT_FILENO, line, (size_t)at);
+        struct text line = {0};
+        text_printf(&line, ERRAND_MARK "%c %llu ", kind, (unsigned long long)offset);
+        text_base64(&line, (struct mango_sv){p, take}, false);
+        text_add(&line, "\n");
+        if (!line.bad) /* else it is missing, which is seen */
+            (void)write_whole(STDOUT_FILENO, line.ptr, line.len);
+        text_free(&line);
         p += take;
         n -= take;
         offset += take;
@@ -72,33 +52,6 @@ void answer_content(char kind, uint64_t offset, const char *p, size_t n)
 }
 
 /* ---- the request ---- */
-
-static int value_of(char c)
-{
-    const char *at = c ? strchr(digits64, c) : NULL;
-    return at ? (int)(at - digits64) : -1;
-}
-
-/* In place. The length, or -1. */
-static ssize_t decode(char *p)
-{
-    size_t n = strlen(p), out = 0;
-    while (n > 0 && (p[n - 1] == '=' || p[n - 1] == '\n'))
-        n--;
-    unsigned bits = 0, have = 0;
-    for (size_t i = 0; i < n; i++) {
-        int v = value_of(p[i]);
-        if (v < 0)
-            return -1;
-        bits = bits << 6 | (unsigned)v;
-        have += 6;
-        if (have >= 8) {
-            have -= 8;
-            p[out++] = (char)(bits >> have & 255);
-        }
-    }
-    return (ssize_t)out;
-}
 
 uint64_t field_number(struct fields *f)
 {
@@ -264,12 +217,12 @@ int main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     umask(022);
     char *request = argc == 2 ? argv[1] : argc == 3 && strcmp(argv[1], "-f") == 0 ? load(argv[2]) : NULL;
-    ssize_t n = request ? decode(request) : -1;
-    if (n < 0) {
+    uint64_t n = 0;
+    if (!request || !base64_decode(sv_z(request), request, &n)) {
         fputs("mango-errand: started by the sandbox backends of remote services, not by hand\n", stderr);
         return 64;
     }
-    struct fields f = {.at = request, .left = (size_t)n};
+    struct fields f = {.at = request, .left = n};
     uint64_t op = field_number(&f);
     int e = open_place(&place, &f);
     if (e)

@@ -5,9 +5,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/confine.h"
 #include "common/errand/errand.h"
-#include "mango/types.h"
+#include "common/inside/inside.h"
 
 /* What is left of the request. bad is sticky: what is read then is empty. */
 struct fields {
@@ -30,7 +29,6 @@ void answer(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void answer_content(char kind, uint64_t offset, const char *p, size_t n);
 int answer_error(int errnum, const char *text); /* 0: the errand is done as far as the service is concerned */
 bool name_ok(const char *name, const char *prefix, size_t digits);
-bool write_whole(int fd, const char *p, size_t n);
 
 /* ---- run.c ---- */
 int run_errand(const struct place *p, struct fields *f);
@@ -45,7 +43,6 @@ bool wait_fields(struct fields *f, struct wait_for *w);
 int wait_errand(const struct place *p, const struct wait_for *w);
 int kill_errand(const struct place *p, const char *id, bool limit);
 int open_run(const struct place *p, const char *id); /* its folder, or -1 */
-long long now_ms(void);
 
 /* ---- file.c ---- */
 int read_errand(const struct place *p, struct fields *f);

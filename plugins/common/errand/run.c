@@ -8,30 +8,19 @@
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/errand/program.h"
-#include "common/runner/runner.h"
 
 /* A command and its supervisor, a process of its own session that outlives every connection. The reaper (common/runner) is the
  * supervisor's child and starts the command; what the command leaves behind lives on below the reaper until it ends, and goes
  * when the supervisor is killed. */
 
 enum {
-    DRAIN_MAX = 1024 * 1024, /* bytes: the largest pipe. What a command wrote before its end is in it */
     PIECE = 64 * 1024,
     KILLED_MS = 7000, /* for the reaper to tell that all are dead */
-    TEMP_TRIES = 8,
-};
-
-struct stream {
-    int pipe, file;
-    uint64_t seen, kept;
 };
 
 struct supervisor {
@@ -40,65 +29,46 @@ struct supervisor {
     int notify; /* a file "kill" comes into the folder */
     pid_t reaper;
     struct stream out[2];
+    int files[2]; /* what is kept of them */
     uint64_t bound;
     long long until; /* 0: no limit */
 };
 
 struct command {
-    const char *cwd, *input;
-    struct mango_sv cwd_sv;
-    char *strings;
-    uint32_t len, argc, envc;
+    const char *input;
+    struct mango_sv cwd;
+    struct parcel parcel;
     uint64_t limit_ms, bound;
 };
 
 /* ---- the request ---- */
 
-static bool same_name(const char *a, const char *b)
+/* NULL: out of memory; f->bad as always. */
+static struct mango_sv *read_list(struct fields *f, uint64_t n)
 {
-    size_t n = strcspn(a, "=");
-    return strncmp(a, b, n) == 0 && b[n] == '=';
-}
-
-static bool put(struct command *c, const char *s)
-{
-    size_t n = strlen(s) + 1;
-    if (n > WIRE_STRING_MAX + 1UL || c->len + n > WIRE_STRINGS_MAX)
-        return false;
-    memcpy(c->strings + c->len, s, n);
-    c->len += (uint32_t)n;
-    return true;
+    struct mango_sv *list = calloc(n + 1, sizeof(*list));
+    for (uint64_t i = 0; list && i < n && !f->bad; i++)
+        list[i] = sv_z(field_z(f));
+    return list;
 }
 
 /* Arguments, then variables; those of the request win over those of the service's daemon. 0 or errno. */
 static int read_strings(struct fields *f, struct command *c)
 {
-    const char *own[WIRE_ARGS_MAX];
-    uint64_t n = field_number(f);
-    bool fits = true;
-    if (n == 0 || n > WIRE_ARGS_MAX || !(c->strings = malloc(WIRE_STRINGS_MAX)))
-        return n ? E2BIG : EINVAL;
-    for (; n > 0 && !f->bad; n--, c->argc++)
-        fits = fits && put(c, field_z(f));
-    n = field_number(f);
-    if (n > WIRE_ARGS_MAX)
+    uint64_t argc = field_number(f);
+    if (argc == 0 || argc > WIRE_ARGS_MAX)
+        return argc ? E2BIG : EINVAL;
+    struct mango_sv *args = read_list(f, argc);
+    uint64_t envc = field_number(f);
+    if (envc > WIRE_ARGS_MAX || !args || !parcel_begin(&c->parcel, WIRE_STRINGS_MAX)) {
+        free(args);
         return E2BIG;
-    for (uint64_t i = 0; i < n && !f->bad; i++)
-        own[i] = field_z(f);
-    if (f->bad)
-        return EPROTO;
-    for (char **e = environ; *e; e++) {
-        bool replaced = false;
-        for (uint64_t i = 0; i < n && !replaced; i++)
-            replaced = same_name(*e, own[i]);
-        if (replaced)
-            continue;
-        fits = fits && put(c, *e);
-        c->envc++;
     }
-    for (uint64_t i = 0; i < n; i++, c->envc++)
-        fits = fits && put(c, own[i]);
-    return fits ? 0 : E2BIG;
+    struct mango_sv *env = read_list(f, envc);
+    bool fits = env && parcel_args(&c->parcel, args, argc) && parcel_env(&c->parcel, environ, env, envc);
+    free(args);
+    free(env);
+    return f->bad ? EPROTO : fits ? 0 : E2BIG;
 }
 
 /* ---- the end ---- */
@@ -119,57 +89,16 @@ static void write_result(const struct supervisor *s, char kind, int number, uint
 static size_t take(struct supervisor *s, int i)
 {
     static char piece[PIECE];
-    struct stream *o = &s->out[i];
-    if (o->pipe < 0)
-        return 0;
-    ssize_t n = read(o->pipe, piece, sizeof(piece));
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    if (n <= 0) {
-        close(o->pipe);
-        o->pipe = -1;
-        return 0;
-    }
-    uint64_t room = o->kept < s->bound ? s->bound - o->kept : 0;
-    size_t keep = (uint64_t)n < room ? (size_t)n : (size_t)room;
-    o->seen += (uint64_t)n;
-    if (keep > 0 && write_whole(o->file, piece, keep)) /* a full disk loses output, never the command */
-        o->kept += keep;
-    return (size_t)n;
+    size_t keep, n = stream_take(&s->out[i], piece, sizeof(piece), s->bound, &keep);
+    if (keep > 0 && !write_whole(s->files[i], piece, keep)) /* a full disk loses output, never the command */
+        s->out[i].kept -= keep;
+    return n;
 }
 
 static void drain(struct supervisor *s)
 {
-    for (size_t all = 0, n = 1; n > 0 && all < 2UL * DRAIN_MAX; all += n)
+    for (size_t all = 0, n = 1; n > 0 && all < STREAM_DRAIN_MAX; all += n)
         n = take(s, 0) + take(s, 1);
-}
-
-/* The result has been written: what lives on may go on, with somebody who reads its pipes. */
-static void release(const struct supervisor *s)
-{
-    struct wire_command cmd = {.kind = WIRE_RELEASE};
-    struct iovec iov = {&cmd, sizeof(cmd)};
-    int fds[2], n = 0;
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(2 * sizeof(int))];
-    } control;
-    memset(&control, 0, sizeof(control));
-    for (int i = 0; i < 2; i++) {
-        if (s->out[i].pipe >= 0)
-            fds[n++] = s->out[i].pipe;
-    }
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    if (n > 0) {
-        m.msg_control = control.bytes;
-        m.msg_controllen = CMSG_SPACE((size_t)n * sizeof(int));
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
-        memcpy(CMSG_DATA(c), fds, (size_t)n * sizeof(int));
-    }
-    (void)sendmsg(s->status, &m, MSG_NOSIGNAL);
 }
 
 static void on_end(struct supervisor *s, const struct wire_event *ev)
@@ -182,32 +111,30 @@ static void on_end(struct supervisor *s, const struct wire_event *ev)
     else
         write_result(s, 'x', WEXITSTATUS(ev->status), ev->peak_kib);
     if (ev->kind == WIRE_ENDED && !ev->alone)
-        release(s);
+        status_release(&(struct ends){s->status, s->out[0].fd, s->out[1].fd});
 }
 
 /* All of it dead, then told. Its own end may have come first: then that is the result. */
 static void stop(struct supervisor *s, char kind)
 {
-    struct wire_command cmd = {.kind = WIRE_KILL};
     long long end = now_ms() + KILLED_MS;
-    (void)send(s->status, &cmd, sizeof(cmd), MSG_NOSIGNAL);
+    status_kill(s->status);
     for (;;) {
-        struct wire_event ev = {0};
-        struct pollfd p[3] = {{s->status, POLLIN, 0}, {s->out[0].pipe, POLLIN, 0}, {s->out[1].pipe, POLLIN, 0}};
+        struct wire_event ev;
+        struct pollfd p[3] = {{s->status, POLLIN, 0}, {s->out[0].fd, POLLIN, 0}, {s->out[1].fd, POLLIN, 0}};
         long long left = end - now_ms();
         if (left <= 0 || poll(p, 3, (int)left) <= 0)
             break;
         (void)take(s, 0);
         (void)take(s, 1);
-        if (!p[0].revents)
+        if (!p[0].revents || !status_hear(s->status, &ev))
             continue;
-        ssize_t n = recv(s->status, &ev, sizeof(ev), MSG_DONTWAIT);
-        if (n == sizeof(ev) && ev.kind == WIRE_ENDED && kind == 'c' && !WIFSIGNALED(ev.status)) {
+        if (ev.kind == WIRE_ENDED && kind == 'c' && !WIFSIGNALED(ev.status)) {
             drain(s);
             write_result(s, 'x', WEXITSTATUS(ev.status), ev.peak_kib);
             return; /* the reaper has the KILL already: what was left behind goes too */
         }
-        if (n != sizeof(ev) || ev.kind == WIRE_KILLED || ev.kind == WIRE_FAILED)
+        if (ev.kind == WIRE_GONE || ev.kind == WIRE_KILLED || ev.kind == WIRE_FAILED)
             break;
     }
     drain(s);
@@ -235,7 +162,7 @@ static void supervise(struct supervisor *s)
     char kind;
     for (;;) {
         struct pollfd p[4] = {
-            {s->status, POLLIN, 0}, {s->out[0].pipe, POLLIN, 0}, {s->out[1].pipe, POLLIN, 0}, {s->notify, POLLIN, 0}};
+            {s->status, POLLIN, 0}, {s->out[0].fd, POLLIN, 0}, {s->out[1].fd, POLLIN, 0}, {s->notify, POLLIN, 0}};
         long long left = s->until ? s->until - now_ms() : -1;
         if (s->until && left <= 0)
             return stop(s, 't');
@@ -244,11 +171,10 @@ static void supervise(struct supervisor *s)
         if (p[3].revents && kill_wanted(s, &kind))
             return stop(s, kind);
         if (p[0].revents) {
-            struct wire_event ev = {0};
-            ssize_t n = recv(s->status, &ev, sizeof(ev), MSG_DONTWAIT);
-            if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            struct wire_event ev;
+            if (!status_hear(s->status, &ev))
                 continue;
-            if (n != sizeof(ev)) { /* the reaper was killed from inside of the sandbox */
+            if (ev.kind == WIRE_GONE) { /* the reaper was killed from inside of the sandbox */
                 (void)kill_descendants(KILLED_MS, NULL, NULL);
                 drain(s);
                 return write_result(s, 's', SIGKILL, 0);
@@ -271,90 +197,68 @@ static int open_input(const struct place *p, const char *name)
 }
 
 /* 0 or errno, plus ERRAND_FOLDER when the folder is at fault. */
-static int open_streams(const struct place *p, const struct command *c, struct supervisor *s, struct request *req)
+static int open_streams(const struct place *p, struct command *c, struct supervisor *s)
 {
     static const char *const names[] = {"out", "err"};
-    int sv[2], ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-        return errno;
-    s->status = sv[0];
-    req->fds[0] = sv[1];
-    if ((req->fds[1] = open_input(p, c->input)) < 0)
-        return errno;
-    for (int i = 0; i < 2; i++) {
-        if (pipe2(ends, O_CLOEXEC) < 0)
-            return errno;
-        (void)fcntl(ends[0], F_SETFL, O_NONBLOCK);
-        s->out[i].pipe = ends[0];
-        req->fds[2 + i] = ends[1];
-        s->out[i].file = openat(s->run, names[i], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-        if (s->out[i].file < 0)
-            return errno;
-    }
-    req->fds[4] = confine_open(&p->ws, c->cwd_sv, O_PATH | O_DIRECTORY);
-    if (req->fds[4] < 0)
-        return -req->fds[4] + ERRAND_FOLDER;
-    req->head.flags |= WIRE_FLAG_CWD;
-    s->notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    struct ends ends = {-1, -1, -1};
     char path[64];
+    int in = open_input(p, c->input);
+    int e = in < 0 ? errno : parcel_streams(&c->parcel, in, &ends);
+    s->status = ends.status;
+    s->out[0].fd = ends.out;
+    s->out[1].fd = ends.err;
+    for (int i = 0; e == 0 && i < 2; i++) {
+        s->files[i] = openat(s->run, names[i], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        e = s->files[i] < 0 ? errno : 0;
+    }
+    int cwd = e ? -1 : confine_open(&p->ws, c->cwd, O_PATH | O_DIRECTORY);
+    if (e || cwd < 0)
+        return e ? e : -cwd + ERRAND_FOLDER;
+    parcel_fd(&c->parcel, cwd, WIRE_FLAG_CWD);
+    s->notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     snprintf(path, sizeof(path), "/proc/self/fd/%d", s->run);
     return s->notify < 0 || inotify_add_watch(s->notify, path, IN_CREATE | IN_MOVED_TO) < 0 ? errno : 0;
 }
 
-static _Noreturn void reap(const struct supervisor *s, const struct request *req, int life, int sigfd)
+/* In the reaper: what is the supervisor's. */
+static void close_own(const struct supervisor *s)
 {
-    for (int i = 0; i < 2; i++) {
-        close(s->out[i].pipe);
-        close(s->out[i].file);
-    }
-    close(s->status);
-    close(s->notify);
-    reaper_main(req, life, sigfd);
+    int fds[] = {s->status, s->notify, s->out[0].fd, s->out[1].fd, s->files[0], s->files[1]};
+    for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++)
+        close(fds[i]);
 }
 
 /* Never returns. Holds the lock of the folder until nothing of the command is left. */
-static _Noreturn void supervisor_main(const struct place *p, const struct command *c, int run)
+static _Noreturn void supervisor_main(const struct place *p, struct command *c, int run)
 {
     struct supervisor s = {.run = run,
                            .status = -1,
                            .notify = -1,
-                           .out = {{.pipe = -1, .file = -1}, {.pipe = -1, .file = -1}},
+                           .out = {{.fd = -1}, {.fd = -1}},
+                           .files = {-1, -1},
                            .bound = c->bound && c->bound < ERRAND_KEEP_MAX ? c->bound : ERRAND_KEEP_MAX,
                            .until = c->limit_ms ? now_ms() + (long long)c->limit_ms : 0};
-    struct request req = {.head = {.magic = WIRE_MAGIC, .argc = c->argc, .envc = c->envc, .len = c->len},
-                          .strings = c->strings,
-                          .fds = {-1, -1, -1, -1, -1, -1}};
-    int life[2] = {-1, -1}, null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    sigset_t chld;
-    (void)setsid();
-    for (int i = 0; i < 3; i++)
-        (void)dup2(null, i);
-    sigemptyset(&chld);
-    sigaddset(&chld, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &chld, NULL);
-    (void)setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    int life[2] = {-1, -1}, sigfd = leave_service();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    int sigfd = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
-    int e = sigfd < 0 || pipe2(life, O_CLOEXEC) < 0 ? errno : open_streams(p, c, &s, &req);
+    int e = sigfd < 0 || pipe2(life, O_CLOEXEC) < 0 ? errno : open_streams(p, c, &s);
     s.reaper = e ? -1 : fork();
     if (s.reaper == 0) {
+        struct request req = request_of(&c->parcel);
         signal(SIGPIPE, SIG_DFL);
         close(life[1]);
-        reap(&s, &req, life[0], sigfd);
+        close_own(&s);
+        reaper_main(&req, life[0], sigfd);
     }
     if (s.reaper < 0) {
         write_result(&s, 'f', e ? e : errno, 0);
         _exit(0);
     }
-    for (int i = 0; i < WIRE_FDS_MAX; i++) {
-        if (req.fds[i] >= 0)
-            close(req.fds[i]);
-    }
+    parcel_done(&c->parcel);
     supervise(&s);
     for (int i = 0; i < 2; i++) { /* the reaper drains its own */
-        if (s.out[i].pipe >= 0)
-            close(s.out[i].pipe);
-        close(s.out[i].file);
+        if (s.out[i].fd >= 0)
+            close(s.out[i].fd);
+        close(s.files[i]);
     }
     while (waitpid(s.reaper, NULL, 0) < 0 && errno == EINTR) {
     }
@@ -402,7 +306,7 @@ int run_errand(const struct place *p, struct fields *f)
     c.limit_ms = field_number(f);
     c.bound = field_number(f);
     c.input = field_z(f);
-    c.cwd_sv = field_text(f);
+    c.cwd = field_text(f);
     if (*c.input && !name_ok(c.input, "in-", ERRAND_NAME_LEN))
         return answer_error(EPROTO, "");
     e = read_strings(f, &c);

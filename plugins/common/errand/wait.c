@@ -1,16 +1,11 @@
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/errand/program.h"
@@ -28,13 +23,6 @@ struct told {
     uint64_t inline_left;
     bool any;
 };
-
-long long now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000LL + t.tv_nsec / 1000000;
-}
 
 bool wait_fields(struct fields *f, struct wait_for *w)
 {
@@ -149,40 +137,6 @@ int wait_errand(const struct place *p, const struct wait_for *w)
 }
 
 /* ---- kill ---- */
-
-static bool has_mark(const char *pid, const char *mark)
-{
-    static char text[128 * 1024];
-    char path[64];
-    snprintf(path, sizeof(path), "/proc/%.20s/environ", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = 0, at = 0;
-    while (fd >= 0 && at < (ssize_t)sizeof(text) && (n = read(fd, text + at, sizeof(text) - (size_t)at)) > 0)
-        at += n;
-    if (fd >= 0)
-        close(fd);
-    return at > 0 && memmem(text, (size_t)at, mark, strlen(mark) + 1);
-}
-
-/* Without a supervisor: by the variable that all of it has inherited. */
-static void kill_marked(const char *id)
-{
-    char mark[80];
-    snprintf(mark, sizeof(mark), "MANGO_RUN=%s", id);
-    bool found = true;
-    for (int round = 0; round < 100 && found; round++) {
-        DIR *d = opendir("/proc");
-        found = false;
-        for (struct dirent *e; d && (e = readdir(d));) {
-            if (isdigit((unsigned char)e->d_name[0]) && has_mark(e->d_name, mark))
-                found = kill((pid_t)strtol(e->d_name, NULL, 10), SIGKILL) == 0 || found;
-        }
-        if (d)
-            closedir(d);
-        if (found)
-            (void)poll(NULL, 0, 2);
-    }
-}
 
 /* A command that has not come yet must not start when it does: its place is taken. */
 static void forbid(const struct place *p, const char *id, bool limit)

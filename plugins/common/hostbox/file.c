@@ -6,61 +6,38 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "common/hostbox/hostbox.h"
+#include "common/inside/files.h"
 
 enum {
     COPY_BYTES = 64 * 1024,
-    XATTR_NAMES_MAX = 16 * 1024, /* bytes of names that are carried over */
-    XATTR_VALUE_MAX = 64 * 1024, /* the kernel's limit for a value */
     NAME_TRIES = 8,
 };
 
-static const char *kind_text(mode_t m)
-{
-    return S_ISFIFO(m)   ? "is a FIFO"
-           : S_ISSOCK(m) ? "is a socket"
-           : S_ISCHR(m)  ? "is a character device"
-           : S_ISBLK(m)  ? "is a block device"
-           : S_ISDIR(m)  ? "is a folder"
-                         : "is no regular file";
-}
-
-static mango_status special(const struct box *b, const struct mango_call *call, struct mango_sv path, mode_t m)
+static mango_status special(const struct box *b, const struct mango_call *call, struct mango_sv path, const char *text)
 {
     char name[SHOWN_MAX + 1];
     shown(path, name);
-    return fail(b->all->host, call, MANGO_EINVALID, "'%s' %s; only regular files can be read or written", name,
-                kind_text(m));
+    return fail(b->all->host, call, MANGO_EINVALID, "'%s' %s", name, text);
+}
+
+static int open_in_box(const void *ctx, struct mango_sv path, uint64_t flags)
+{
+    return path_open(ctx, path, flags);
 }
 
 /* ---- read ---- */
 
-/* Looked at before it is opened for reading (a device may act on open), and once more on the descriptor that is read.
- */
 static mango_status open_regular(const struct box *b, const struct mango_call *call, struct mango_sv path, int *ret_fd)
 {
     struct stat st;
-    int fd = path_open(b, path, O_PATH);
-    if (fd < 0)
-        return fail_path(b->all->host, call, -fd, path);
-    int e = fstat(fd, &st) < 0 ? errno : 0;
-    close(fd);
-    if (e)
-        return fail_path(b->all->host, call, e, path);
-    if (!S_ISREG(st.st_mode))
-        return special(b, call, path, st.st_mode);
-    fd = path_open(b, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
-    if (fd < 0)
-        return fail_path(b->all->host, call, -fd, path);
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        *ret_fd = fd;
+    const char *text = NULL;
+    *ret_fd = file_open_regular((struct opener){open_in_box, b}, path, &st, &text);
+    if (*ret_fd >= 0)
         return MANGO_OK;
-    }
-    close(fd);
-    return special(b, call, path, st.st_mode);
+    return text ? special(b, call, path, text) : fail_path(b->all->host, call, -*ret_fd, path);
 }
 
 static mango_status stream_out(const struct box *b, const struct mango_call *call, int fd,
@@ -119,26 +96,12 @@ mango_status hostbox_read(void *ctx, const struct mango_call *call, struct mango
 
 /* ---- write ---- */
 
-static int write_all(int fd, const char *p, uint64_t n)
-{
-    while (n > 0) {
-        ssize_t w = write(fd, p, n < COPY_BYTES * 16 ? n : COPY_BYTES * 16);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w < 0)
-            return errno;
-        p += w;
-        n -= (uint64_t)w;
-    }
-    return 0;
-}
-
 static mango_status fill(const struct box *b, const struct mango_call *call, int fd, const struct mango_write_req *req)
 {
     const struct mango_host *h = b->all->host;
     if (!req->source) {
-        int e = write_all(fd, req->content.ptr, req->content.len);
-        return e ? fail_path(b->all->host, call, e, req->path) : MANGO_OK;
+        bool ok = write_whole(fd, req->content.ptr, req->content.len);
+        return ok ? MANGO_OK : fail_path(b->all->host, call, errno, req->path);
     }
     char *buf = malloc(COPY_BYTES);
     mango_status s = buf ? MANGO_OK : fail(b->all->host, call, MANGO_ERETRY, "out of memory");
@@ -150,9 +113,8 @@ static mango_status fill(const struct box *b, const struct mango_call *call, int
         if (n <= 0)
             break;
         total += n;
-        int e = write_all(fd, buf, (uint64_t)n);
-        if (e)
-            s = fail_path(b->all->host, call, e, req->path);
+        if (!write_whole(fd, buf, (uint64_t)n))
+            s = fail_path(b->all->host, call, errno, req->path);
         else if (h->cancelled(h, call))
             s = MANGO_ECANCELED;
     }
@@ -163,42 +125,24 @@ static mango_status fill(const struct box *b, const struct mango_call *call, int
     return s;
 }
 
-/* Extended attributes of the old file; those that only root may set are left when we may not. */
-static int copy_xattrs(int dir_fd, const char *name, int to)
-{
-    int from = openat(dir_fd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (from < 0)
-        return 0; /* not readable: then its attributes are not ours to read either */
-    char *names = malloc(XATTR_NAMES_MAX), *value = malloc(XATTR_VALUE_MAX);
-    ssize_t n = names && value ? flistxattr(from, names, XATTR_NAMES_MAX) : 0;
-    int e = 0;
-    for (ssize_t at = 0; at < n && e == 0; at += (ssize_t)strlen(names + at) + 1) {
-        ssize_t len = fgetxattr(from, names + at, value, XATTR_VALUE_MAX);
-        if (len >= 0 && fsetxattr(to, names + at, value, (size_t)len, 0) < 0 && errno != EPERM && errno != ENOTSUP)
-            e = errno;
-    }
-    free(names);
-    free(value);
-    close(from);
-    return e;
-}
-
 /* What the new file takes over from the one that it replaces. Refuses what must not be replaced. */
 static mango_status inherit(const struct box *b, const struct mango_call *call, int dir_fd, const char *name, int fd,
                             const struct mango_write_req *req)
 {
     struct stat st;
-    if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? MANGO_OK : fail_path(b->all->host, call, errno, req->path);
-    if (!S_ISREG(st.st_mode))
-        return S_ISDIR(st.st_mode) ? fail_path(b->all->host, call, EISDIR, req->path)
-                                   : special(b, call, req->path, st.st_mode);
+    bool there;
+    const char *text = NULL;
     char shown_path[SHOWN_MAX + 1];
+    int e = file_target(dir_fd, name, &st, &there, &text);
     shown(req->path, shown_path);
-    if ((st.st_mode & 0222) == 0 || faccessat(dir_fd, name, W_OK, AT_EACCESS) < 0)
+    if (e == EACCES && text)
         return fail(b->all->host, call, MANGO_EDENIED, "'%s' is read-only (mode %04o); change its mode first",
                     shown_path, st.st_mode & 07777U);
-    int e = copy_xattrs(dir_fd, name, fd);
+    if (e && text)
+        return special(b, call, req->path, text);
+    if (e || !there)
+        return e ? fail_path(b->all->host, call, e, req->path) : MANGO_OK;
+    e = file_xattrs(dir_fd, name, fd);
     if (e == 0 && (st.st_uid != geteuid() || st.st_gid != getegid()) && fchown(fd, st.st_uid, st.st_gid) < 0)
         e = errno == EPERM ? 0 : errno;
     if (e == 0 && fchmod(fd, st.st_mode & 07777) < 0)
@@ -206,16 +150,14 @@ static mango_status inherit(const struct box *b, const struct mango_call *call, 
     return e ? fail_path(b->all->host, call, e, req->path) : MANGO_OK;
 }
 
-#define WRITE_PREFIX ".mango-write-"
-
 void staging_sweep(const struct box *b)
 {
     int copy = openat(b->staging_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
     for (struct dirent *e; d && (e = readdir(d));) {
-        if (strncmp(e->d_name, WRITE_PREFIX, sizeof(WRITE_PREFIX) - 1) != 0)
+        if (strncmp(e->d_name, FILE_TEMP_PREFIX, sizeof(FILE_TEMP_PREFIX) - 1) != 0)
             continue;
-        pid_t writer = (pid_t)strtol(e->d_name + sizeof(WRITE_PREFIX) - 1, NULL, 10);
+        pid_t writer = (pid_t)strtol(e->d_name + sizeof(FILE_TEMP_PREFIX) - 1, NULL, 10);
         if (writer <= 0 || (kill(writer, 0) < 0 && errno == ESRCH))
             (void)unlinkat(b->staging_fd, e->d_name, 0);
     }
@@ -230,7 +172,7 @@ static int open_staged(int dir_fd, char name[64])
     for (int i = 0; i < NAME_TRIES; i++) {
         char random[25];
         random_hex(random, 24);
-        snprintf(name, 64, WRITE_PREFIX "%d-%s", (int)getpid(), random);
+        snprintf(name, 64, FILE_TEMP_PREFIX "%d-%s", (int)getpid(), random);
         int fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
         if (fd >= 0 || errno != EEXIST)
             return fd >= 0 ? fd : -errno;
@@ -300,30 +242,17 @@ mango_status hostbox_stat(void *ctx, const struct mango_call *call, struct mango
                           uint32_t flags, struct mango_stat *ret)
 {
     struct box *b;
-    struct stat st = {0};
+    struct stat st;
     mango_status s = box_enter(ctx, call, id, &b);
     if (s < 0)
         return s;
-    int fd = path_open(b, path, O_PATH | (flags & MANGO_STAT_NOFOLLOW ? O_NOFOLLOW : 0));
-    /* A link that leads nowhere or outside is still there: it is shown as what it is. */
-    if ((fd == -ENOENT || fd == -EXDEV || fd == -ELOOP) && !(flags & MANGO_STAT_NOFOLLOW)) {
-        int link = path_open(b, path, O_PATH | O_NOFOLLOW);
-        if (link >= 0 && fstat(link, &st) == 0 && S_ISLNK(st.st_mode))
-            fd = link;
-        else if (link >= 0)
-            close(link);
-    }
-    if (fd < 0) {
-        s = fail_path(b->all->host, call, -fd, path);
-    } else {
-        if (fstat(fd, &st) < 0)
-            s = fail_path(b->all->host, call, errno, path);
-        close(fd);
-    }
+    int e = file_look((struct opener){open_in_box, b}, path, flags & MANGO_STAT_NOFOLLOW, &st);
+    if (e)
+        s = fail_path(b->all->host, call, e, path);
     if (s == MANGO_OK) {
-        ret->kind = S_ISREG(st.st_mode) ? 'f' : S_ISDIR(st.st_mode) ? 'd' : S_ISLNK(st.st_mode) ? 'l' : 'o';
+        ret->kind = file_kind(st.st_mode);
         ret->size = (uint64_t)st.st_size;
-        ret->mtime_us = (int64_t)st.st_mtim.tv_sec * 1000000 + st.st_mtim.tv_nsec / 1000;
+        ret->mtime_us = file_mtime_us(&st);
         ret->mode = st.st_mode & 07777;
     }
     live_leave(&b->live);

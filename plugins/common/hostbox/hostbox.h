@@ -19,6 +19,7 @@
 #include "common/confine.h"
 #include "common/hostbox/remove.h"
 #include "common/host.h"
+#include "common/inside/parcel.h"
 #include "common/live.h"
 #include "mango/plugin.h"
 
@@ -164,11 +165,10 @@ mango_status hostbox_stat(void *ctx, const struct mango_call *call, struct mango
 /* ---- runner-client.c ---- */
 /* A command that has been handed to the runner. */
 struct running {
-    int status;   /* socket to its reaper */
-    int out, err; /* read ends, not blocking; -1 after their end */
-    int in;       /* write end, -1: none */
-    int tty;      /* the terminal's other side, not blocking; -1: none, or its session has ended */
-    int tty_hold; /* its own side: without a holder it would hang up before the command has begun */
+    struct ends ends; /* out and err are -1 after their end */
+    int in;           /* write end, -1: none */
+    int tty;          /* the terminal's other side, not blocking; -1: none, or its session has ended */
+    int tty_hold;     /* its own side: without a holder it would hang up before the command has begun */
 };
 enum { NO_STDIN, DATA_STDIN, PIPE_STDIN };
 /* Starts the command; the runner too when there is none. On success *ret is the caller's. */

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,10 +34,9 @@ static uint64_t take(int *fd, struct chunk *c)
 static void hear(struct pump *p)
 {
     struct wire_event ev;
-    ssize_t n = recv(p->run.status, &ev, sizeof(ev), MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (!status_hear(p->run.ends.status, &ev))
         return;
-    if (n != sizeof(ev))
+    if (ev.kind == WIRE_GONE)
         p->lost = true;
     else if (ev.kind == WIRE_STARTED)
         p->started = true;
@@ -51,7 +49,7 @@ int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
     const struct mango_host *h = p->all->host;
     struct pollfd fds[5] = {{.events = POLLIN},
                             {.events = POLLIN},
-                            {.fd = p->run.status, .events = POLLIN},
+                            {.fd = p->run.ends.status, .events = POLLIN},
                             {.fd = call ? h->cancel_fd(h, call) : -1, .events = POLLIN},
                             {.fd = -1, .events = POLLIN}};
     bool by_flag = call && call->token && fds[3].fd < 0; /* the host is out of descriptors */
@@ -65,8 +63,8 @@ int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
         uint64_t left = late ? 0 : until_ns ? until_ns - now : FLAG_NS;
         left = by_flag && left > FLAG_NS ? FLAG_NS : left;
         struct timespec ts = {.tv_sec = (time_t)(left / 1000000000), .tv_nsec = (long)(left % 1000000000)};
-        fds[0].fd = p->run.out;
-        fds[1].fd = p->run.err;
+        fds[0].fd = p->run.ends.out;
+        fds[1].fd = p->run.ends.err;
         fds[4].fd = p->run.tty;
         int n = ppoll(fds, 5, until_ns || by_flag ? &ts : NULL, NULL);
         if (n < 0)
@@ -77,9 +75,9 @@ int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
         if (n > 0 && fds[4].revents)
             got += take(&p->run.tty, &p->out);
         if (n > 0 && fds[0].revents)
-            got += take(&p->run.out, &p->out);
+            got += take(&p->run.ends.out, &p->out);
         if (n > 0 && fds[1].revents)
-            got += take(&p->run.err, &p->err);
+            got += take(&p->run.ends.err, &p->err);
         if (n > 0 && fds[2].revents)
             hear(p);
         if (got > 0)
@@ -91,7 +89,7 @@ int pump_wait(struct pump *p, const struct mango_call *call, uint64_t until_ns)
 
 void pump_drain(struct pump *p)
 {
-    int *fds[] = {&p->run.tty, &p->run.err, &p->run.out};
+    int *fds[] = {&p->run.tty, &p->run.ends.err, &p->run.ends.out};
     for (int i = 0; i < 3; i++) {
         for (uint64_t got = 0, n = 1; *fds[i] >= 0 && n > 0 && got < DRAIN_MAX; got += n)
             n = take(fds[i], i == 1 ? &p->err : &p->out);
@@ -102,9 +100,8 @@ void pump_drain(struct pump *p)
 
 void pump_kill(struct pump *p)
 {
-    struct wire_command cmd = {.kind = WIRE_KILL};
     uint64_t until = now_ns(p->all->host) + KILL_WAIT_MS * UINT64_C(1000000);
-    (void)send(p->run.status, &cmd, sizeof(cmd), MSG_NOSIGNAL | MSG_DONTWAIT);
+    status_kill(p->run.ends.status);
     /* An ENDED that crossed the kill is no proof that all is dead; KILLED or the end of the socket is. */
     while (!p->lost && p->end.kind != WIRE_KILLED && p->end.kind != WIRE_FAILED &&
            !(p->end.kind == WIRE_ENDED && p->end.alone)) {

@@ -13,7 +13,7 @@
 
 #include "common/child.h"
 #include "common/hostbox/hostbox.h"
-#include "common/runner/wire.h"
+#include "common/inside/files.h"
 
 /* The plugin's side of the runner: starting it (posix_spawn: the server is never forked) and handing commands over. */
 
@@ -82,35 +82,6 @@ void runner_stop(struct box *b, int ms)
 
 /* ---- a request ---- */
 
-struct parcel {
-    char *strings;
-    uint32_t len, argc, envc;
-    int fds[WIRE_FDS_MAX];
-    int n_fds;
-    uint32_t flags;
-};
-
-static bool put(struct parcel *p, const char *s, uint64_t n)
-{
-    if (n > WIRE_STRING_MAX || p->len + n + 1 > WIRE_STRINGS_MAX || memchr(s, '\0', n))
-        return false;
-    memcpy(p->strings + p->len, s, n);
-    p->len += (uint32_t)n;
-    p->strings[p->len++] = '\0';
-    return true;
-}
-
-/* True when one of the request's variables has the name of v. */
-static bool overridden(const struct mango_exec_req *req, const char *v)
-{
-    uint64_t name = (uint64_t)(strchrnul(v, '=') - v);
-    for (uint64_t i = 0; i < req->n_env; i++) {
-        if (req->env[i].len > name && memcmp(req->env[i].ptr, v, name) == 0 && req->env[i].ptr[name] == '=')
-            return true;
-    }
-    return false;
-}
-
 static mango_status too_long(const struct box *b, const struct mango_call *call, const char *what)
 {
     return fail(b->all->host, call, MANGO_ETOOBIG,
@@ -136,47 +107,16 @@ static mango_status pack(struct box *b, const struct mango_call *call, const str
                     WIRE_ARGS_MAX, WIRE_ARGS_MAX);
     if (total > WIRE_STRINGS_MAX)
         return too_long(b, call, "the command");
-    p->strings = malloc(total);
-    if (!p->strings)
+    if (!parcel_begin(p, total))
         return fail(b->all->host, call, MANGO_ERETRY, "out of memory");
-    for (uint64_t i = 0; i < req->n_argv; i++, p->argc++) {
-        if (!put(p, req->argv[i].ptr, req->argv[i].len))
-            return too_long(b, call, "an argument");
-    }
-    for (char **e = b->env; *e; e++) {
-        if (overridden(req, *e))
-            continue;
-        (void)put(p, *e, strlen(*e));
-        p->envc++;
-    }
-    for (uint64_t i = 0; i < req->n_env; i++, p->envc++) {
-        if (!put(p, req->env[i].ptr, req->env[i].len))
-            return too_long(b, call, "a variable");
-    }
+    if (!parcel_args(p, req->argv, req->n_argv))
+        return too_long(b, call, "an argument");
+    if (!parcel_env(p, b->env, req->env, req->n_env))
+        return too_long(b, call, "a variable");
     if (req->cwd.len == 0 || !b->all->kind->cwd_by_name)
         return MANGO_OK;
     p->flags |= WIRE_FLAG_CHDIR;
-    return put(p, req->cwd.ptr, req->cwd.len) ? MANGO_OK : too_long(b, call, "the folder's name");
-}
-
-static void parcel_done(struct parcel *p)
-{
-    for (int i = 0; i < p->n_fds; i++)
-        close(p->fds[i]);
-    free(p->strings);
-}
-
-static bool write_whole(int fd, const char *p, uint64_t n)
-{
-    for (uint64_t done = 0; done < n;) {
-        ssize_t w = write(fd, p + done, n - done);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w <= 0)
-            return false;
-        done += (uint64_t)w;
-    }
-    return true;
+    return parcel_string(p, req->cwd) ? MANGO_OK : too_long(b, call, "the folder's name");
 }
 
 /* Whole input as a file that the command can only read: no pipe has to be fed while it runs. -1 on failure. */
@@ -227,38 +167,27 @@ static int open_terminal(int *ret_other)
     return -1;
 }
 
-/* Opens the pipes; the command's ends go into the parcel in the order of the wire. 0 or errno. */
+/* The command's standard input; -1: errno tells. */
+static int open_input(struct box *b, const struct mango_exec_req *req, int stdin_kind, struct running *r)
+{
+    int in[2];
+    if (stdin_kind == PIPE_STDIN) {
+        if (pipe2(in, O_CLOEXEC) < 0)
+            return -1;
+        r->in = in[1];
+        (void)fcntl(in[1], F_SETFL, O_NONBLOCK);
+        return in[0];
+    }
+    bool data = stdin_kind == DATA_STDIN && (req->stdin_data.len > 0 || req->stdin_source);
+    return data ? data_file(b, req) : open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* 0 or errno. */
 static int open_streams(struct box *b, const struct mango_exec_req *req, int stdin_kind, struct parcel *p,
                         struct running *r)
 {
-    int sv[2], in[2], out[2], err[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-        return errno;
-    r->status = sv[0];
-    p->fds[p->n_fds++] = sv[1];
-    if (stdin_kind == PIPE_STDIN) {
-        if (pipe2(in, O_CLOEXEC) < 0)
-            return errno;
-        r->in = in[1];
-        (void)fcntl(in[1], F_SETFL, O_NONBLOCK);
-    } else {
-        bool data = stdin_kind == DATA_STDIN && (req->stdin_data.len > 0 || req->stdin_source);
-        in[0] = data ? data_file(b, req) : open("/dev/null", O_RDONLY | O_CLOEXEC);
-        if (in[0] < 0)
-            return errno ? errno : EIO;
-    }
-    p->fds[p->n_fds++] = in[0];
-    if (pipe2(out, O_CLOEXEC) < 0)
-        return errno;
-    r->out = out[0];
-    p->fds[p->n_fds++] = out[1];
-    if (pipe2(err, O_CLOEXEC) < 0)
-        return errno;
-    r->err = err[0];
-    p->fds[p->n_fds++] = err[1];
-    (void)fcntl(r->out, F_SETFL, O_NONBLOCK);
-    (void)fcntl(r->err, F_SETFL, O_NONBLOCK);
-    return 0;
+    int in = open_input(b, req, stdin_kind, r);
+    return in >= 0 ? parcel_streams(p, in, &r->ends) : errno ? errno : EIO;
 }
 
 static mango_status open_cwd(struct box *b, const struct mango_call *call, const struct mango_exec_req *req,
@@ -273,8 +202,7 @@ static mango_status open_cwd(struct box *b, const struct mango_call *call, const
         close(fd);
         return MANGO_OK;
     }
-    p->fds[p->n_fds++] = fd;
-    p->flags |= WIRE_FLAG_CWD;
+    parcel_fd(p, fd, WIRE_FLAG_CWD);
     return MANGO_OK;
 }
 
@@ -284,47 +212,7 @@ static void add_terminal(struct parcel *p, struct running *r)
     if (fd < 0)
         return;
     r->tty_hold = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    p->fds[p->n_fds++] = fd;
-    p->flags |= WIRE_FLAG_TTY;
-}
-
-/* Strings that do not fit into the datagram go into a memory file. 0 or errno. */
-static int open_payload(struct parcel *p)
-{
-    if (p->len <= WIRE_INLINE_MAX)
-        return 0;
-    int fd = memfd_create("args", MFD_CLOEXEC);
-    if (fd < 0)
-        return errno;
-    p->fds[p->n_fds++] = fd;
-    p->flags |= WIRE_FLAG_PAYLOAD;
-    return write_whole(fd, p->strings, p->len) ? 0 : ENOMEM;
-}
-
-static int send_parcel(int ctl, const struct parcel *p)
-{
-    struct wire_request head = {
-        .magic = WIRE_MAGIC, .flags = p->flags, .argc = p->argc, .envc = p->envc, .len = p->len};
-    struct iovec iov[2] = {{&head, sizeof(head)}, {p->strings, p->flags & WIRE_FLAG_PAYLOAD ? 0 : p->len}};
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
-    } control;
-    struct msghdr m = {.msg_iov = iov,
-                       .msg_iovlen = 2,
-                       .msg_control = control.bytes,
-                       .msg_controllen = CMSG_SPACE((size_t)p->n_fds * sizeof(int))};
-    memset(&control, 0, sizeof(control));
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN((size_t)p->n_fds * sizeof(int));
-    memcpy(CMSG_DATA(c), p->fds, (size_t)p->n_fds * sizeof(int));
-    while (sendmsg(ctl, &m, MSG_NOSIGNAL) < 0) {
-        if (errno != EINTR)
-            return errno;
-    }
-    return 0;
+    parcel_fd(p, fd, WIRE_FLAG_TTY);
 }
 
 /* To the runner, to a new one when the present one has been killed. Nothing has started when this fails. 0 or errno. */
@@ -341,7 +229,7 @@ static int deliver(struct box *b, const struct parcel *p)
         pthread_mutex_unlock(&b->live.lock);
         if (e)
             return e;
-        e = send_parcel(ctl, p);
+        e = parcel_send(ctl, p);
         close(ctl);
         /* EAGAIN: it was stopped from inside, and its queue is full. */
         if (e != EPIPE && e != ECONNRESET && e != ENOTCONN && e != EAGAIN)
@@ -353,7 +241,7 @@ static int deliver(struct box *b, const struct parcel *p)
 
 void run_close(struct running *r)
 {
-    int *fds[] = {&r->status, &r->in, &r->out, &r->err, &r->tty, &r->tty_hold};
+    int *fds[] = {&r->ends.status, &r->in, &r->ends.out, &r->ends.err, &r->tty, &r->tty_hold};
     for (int i = 0; i < 6; i++) {
         if (*fds[i] >= 0)
             close(*fds[i]);
@@ -365,13 +253,13 @@ mango_status run_start(struct box *b, const struct mango_call *call, const struc
                        struct running *ret)
 {
     struct parcel p = {0};
-    *ret = (struct running){-1, -1, -1, -1, -1, -1};
+    *ret = (struct running){{-1, -1, -1}, -1, -1, -1};
     mango_status s = pack(b, call, req, &p);
     int e = s == MANGO_OK ? open_streams(b, req, stdin_kind, &p, ret) : 0;
     if (s == MANGO_OK && e == 0)
         s = open_cwd(b, call, req, &p);
     if (s == MANGO_OK && e == 0)
-        e = open_payload(&p);
+        e = parcel_payload(&p);
     if (s == MANGO_OK && e == 0 && stdin_kind == PIPE_STDIN && b->all->kind->terminal)
         add_terminal(&p, ret);
     if (s == MANGO_OK && e == 0)
@@ -389,28 +277,6 @@ mango_status run_start(struct box *b, const struct mango_call *call, const struc
 
 void run_release(struct running *r)
 {
-    struct wire_command cmd = {.kind = WIRE_RELEASE};
-    int fds[2], n = 0;
-    if (r->out >= 0)
-        fds[n++] = r->out;
-    if (r->err >= 0)
-        fds[n++] = r->err;
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(2 * sizeof(int))];
-    } control;
-    struct iovec iov = {&cmd, sizeof(cmd)};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    memset(&control, 0, sizeof(control));
-    if (n > 0) {
-        m.msg_control = control.bytes;
-        m.msg_controllen = CMSG_SPACE((size_t)n * sizeof(int));
-        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-        c->cmsg_level = SOL_SOCKET;
-        c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
-        memcpy(CMSG_DATA(c), fds, (size_t)n * sizeof(int));
-    }
-    (void)sendmsg(r->status, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    status_release(&r->ends);
     run_close(r);
 }

@@ -13,14 +13,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/inside/inside.h"
+
 /* The folders of commands: who watches one, what it has said so far, how it ended. */
 
 enum {
     LOOK_MS = 20,     /* between two looks at a log that another process writes */
     LOCK_TRIES = 150, /* looks at a folder whose lock is not there yet: its maker is between two calls, or dead */
     KILL_LOOKS = 500, /* until the watcher has killed and gone */
-    MARK_ROUNDS = 20, /* through /proc: processes are born meanwhile */
-    ENVIRON_MAX = 2 * 1024 * 1024,
     LOG_IDLE_S = 120, /* the log of a command that has ended stays so long */
 };
 
@@ -74,8 +74,7 @@ bool put_frame(int fd, char kind, const void *p, size_t n)
 
 void began(void)
 {
-    if (!quiet)
-        (void)put_frame(STDOUT_FILENO, RBOX_BEGAN, NULL, 0);
+    (void)put_frame(STDOUT_FILENO, RBOX_BEGAN, NULL, 0);
 }
 
 int say_result(const char *result)
@@ -151,8 +150,6 @@ void folder_end(const struct folder *f, const char *result)
 bool log_send(const struct folder *f, uint64_t *at)
 {
     char piece[RBOX_DATA_MAX];
-    if (quiet)
-        return true;
     for (;;) {
         ssize_t n = pread(f->log, piece, sizeof(piece), (off_t)*at);
         if (n <= 0)
@@ -206,43 +203,6 @@ int follow(const char *id, uint64_t offset)
 }
 
 /* ---- kill ---- */
-
-/* Whatever carries the command's mark, wherever it has gone. */
-static bool kill_marked_once(const char *mark, char *env)
-{
-    bool any = false;
-    char path[64];
-    size_t len = strlen(mark) + 1;
-    DIR *d = opendir("/proc");
-    for (struct dirent *e; d && (e = readdir(d));) {
-        if (!isdigit((unsigned char)e->d_name[0]))
-            continue;
-        snprintf(path, sizeof(path), "/proc/%.20s/environ", e->d_name);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd < 0 ? -1 : read(fd, env, ENVIRON_MAX);
-        if (fd >= 0)
-            close(fd);
-        for (char *at = env; n > 0 && (at = memmem(at, (size_t)(env + n - at), mark, len)); at++) {
-            if (at != env && at[-1] != '\0')
-                continue;
-            any = kill((pid_t)strtol(e->d_name, NULL, 10), SIGKILL) == 0 || any;
-            break;
-        }
-    }
-    if (d)
-        closedir(d);
-    return any;
-}
-
-static void kill_marked(const char *id)
-{
-    char mark[RBOX_ID_MAX + sizeof(RBOX_MARK) + 2];
-    char *env = malloc(ENVIRON_MAX);
-    snprintf(mark, sizeof(mark), RBOX_MARK "=%s", id);
-    for (int i = 0; env && i < MARK_ROUNDS && kill_marked_once(mark, env); i++)
-        pause_ms(2);
-    free(env);
-}
 
 /* Ends with the command's own result when that was faster. */
 int kill_main(const char *id)

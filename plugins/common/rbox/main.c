@@ -11,7 +11,6 @@
 
 enum { USAGE = 64 };
 
-bool quiet;
 struct confine ws = {.root_fd = -1};
 int run_dir = -1;
 
@@ -68,16 +67,6 @@ static int hello(void)
     return say_result("{\"how\":\"" RBOX_DONE "\"}");
 }
 
-/* -q of all but `run`: the frames go into ROOT/.mango-run/ID.out. */
-static bool say_to_file(const char *id)
-{
-    char name[RBOX_ID_MAX + 5];
-    snprintf(name, sizeof(name), "%s.out", id);
-    int fd = openat(run_dir, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    quiet = false;
-    return fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0;
-}
-
 static int dispatch(const char *what, char **a, int n)
 {
     uint64_t x, y;
@@ -92,8 +81,6 @@ static int dispatch(const char *what, char **a, int n)
         return USAGE;
     if (strcmp(what, "run") == 0)
         return run(a, n);
-    if (quiet && !say_to_file(a[1]))
-        return 1;
     if (strcmp(what, "kill") == 0)
         return kill_main(a[1]);
     if (strcmp(what, "stat") == 0 && n == 4 && number(a[2], &x))
@@ -110,10 +97,8 @@ int main(int argc, char **argv)
     bool encoded = false;
     int i = 1;
     signal(SIGPIPE, SIG_IGN);
-    for (; i < argc && argv[i][0] == '-'; i++) {
+    for (; i < argc && argv[i][0] == '-'; i++)
         encoded |= strcmp(argv[i], "-x") == 0;
-        quiet |= strcmp(argv[i], "-q") == 0;
-    }
     for (int k = i + 1; encoded && k < argc; k++)
         decode(argv[k]);
     if (argc - i < 2) {

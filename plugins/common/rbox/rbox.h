@@ -2,7 +2,7 @@
  * services do not: it starts a command at most once however often the request arrives, tells exactly how it ended, keeps its
  * output byte for byte until it was fetched, kills all of it, and opens files without leaving the workspace.
  *
- *   mango-rbox [-x] [-q] run ROOT ID OFFSET LIMIT_MS MAX STDIN CWD N_ENV ENV... ARGV...
+ *   mango-rbox [-x] run ROOT ID OFFSET LIMIT_MS MAX STDIN CWD N_ENV ENV... ARGV...
  *   mango-rbox kill ROOT ID
  *   mango-rbox [-x] stat ROOT ID FOLLOW PATH
  *   mango-rbox [-x] read ROOT ID OFFSET MAX PATH
@@ -10,9 +10,7 @@
  *   mango-rbox hello ROOT
  *   mango-rbox sync ROOT                        what is written is on the disk
  *
- * -x: arguments behind the subcommand are %XX-encoded, for services whose arguments are text. -q, for services whose output is
- * not exact: nothing on standard output; the frames of `run` are in ROOT/.mango-run/ID/log alone, those of the others in
- * ROOT/.mango-run/ID.out.
+ * -x: arguments behind the subcommand are %XX-encoded, for services whose arguments are text.
  *
  * ROOT/.mango-run/ID belongs to one command: `lock` is held while it is watched, `log` has the frames, `done` is there when the
  * log is whole. A second `run` of an ID only tells what the first one does, from byte OFFSET of the log.
@@ -36,7 +34,6 @@ struct folder {
     int log;
 };
 
-extern bool quiet;        /* -q */
 extern struct confine ws; /* ROOT */
 extern int run_dir;       /* ROOT/.mango-run */
 

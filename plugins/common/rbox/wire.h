@@ -5,7 +5,6 @@
 #define MANGO_COMMON_RBOX_WIRE_H
 
 #define RBOX_DIR ".mango-run" /* under the root: the program, commands, content on its way */
-#define RBOX_MARK "MANGO_RUN" /* variable of every command: its id. What has left its group is found by it */
 
 enum {
     RBOX_HEAD = 5,                 /* bytes of a frame's head: its kind, and the length of what follows, big-endian */

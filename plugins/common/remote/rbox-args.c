@@ -140,7 +140,7 @@ static void encode(struct text *out, struct mango_sv s)
     }
 }
 
-/* *pos: 0 and 1 are the options, then places in bytes, two on; the subcommand itself is never encoded. */
+/* *pos: 0 is the option, then places in bytes, one on; the subcommand itself is never encoded. */
 bool rbox_args_next(const struct rbox_args *a, uint64_t *pos, struct text *out)
 {
     text_free(out);
@@ -148,11 +148,7 @@ bool rbox_args_next(const struct rbox_args *a, uint64_t *pos, struct text *out)
         text_add(out, "-x");
         return true;
     }
-    if (*pos == 1 && ++*pos && a->quiet) {
-        text_add(out, "-q");
-        return true;
-    }
-    uint64_t at = *pos - 2;
+    uint64_t at = *pos - 1;
     if (at >= a->bytes.len)
         return false;
     struct mango_sv s = sv_z(a->bytes.ptr + at);

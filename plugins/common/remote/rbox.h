@@ -34,7 +34,6 @@ struct rbox_args {
     struct text bytes; /* each with its NUL */
     uint64_t n;
     bool encoded; /* "-x": some are no UTF-8 */
-    bool quiet;   /* "-q" */
     bool too_big;
 };
 void rbox_arg(struct rbox_args *a, struct mango_sv s);

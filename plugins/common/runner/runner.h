@@ -30,4 +30,6 @@ _Noreturn void reaper_main(const struct request *req, int life, int sigfd);
  * would not die within ms. known(ctx, pid): children to leave alone with what is below them; NULL: none. */
 unsigned kill_descendants(int ms, bool (*known)(void *ctx, pid_t pid), void *ctx);
 
+long long now_ms(void); /* of a clock that nobody sets */
+
 #endif

@@ -94,7 +94,7 @@ static size_t kill_round(bool (*known)(void *, pid_t), void *ctx)
     return killed;
 }
 
-static long long now_ms(void)
+long long now_ms(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -1,166 +1,60 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/inside/inside.h"
 #include "docker/box/box.h"
 
 /* Commands: handed to the runner with their pipes, then bytes between pipes and channel. */
 
 /* ---- memory ---- */
 
-static uint64_t counter(const char *path, const char *name)
-{
-    char text[1024];
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    const char *at = strstr(text, name);
-    return at ? strtoull(at + strlen(name), NULL, 10) : 0;
-}
-
 uint64_t oom_kills(void)
 {
-    uint64_t n = counter("/sys/fs/cgroup/memory.events", "oom_kill ");
-    return n ? n : counter("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill ");
+    uint64_t n = kernel_counter("/sys/fs/cgroup/memory.events", "oom_kill ");
+    return n ? n : kernel_counter("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill ");
 }
 
 /* ---- the start ---- */
 
-struct parcel {
-    char *strings;
-    uint32_t len, argc, envc;
-    int fds[WIRE_FDS_MAX];
-    int n_fds;
-    uint32_t flags;
-};
-
-static bool put(struct parcel *p, const char *s)
+/* strings: argc + envc NUL-terminated ones, checked. Variables of the request win over those of the container. 0 or errno. */
+static int pack(struct parcel *p, const char *strings, const struct mux_exec *x)
 {
-    size_t n = strlen(s) + 1;
-    if (n > WIRE_STRING_MAX + 1UL || p->len + n > WIRE_STRINGS_MAX)
-        return false;
-    memcpy(p->strings + p->len, s, n);
-    p->len += (uint32_t)n;
-    return true;
+    uint64_t n = (uint64_t)x->argc + x->envc;
+    struct mango_sv *all = calloc(n, sizeof(*all));
+    for (uint64_t i = 0; all && i < n; i++, strings += all[i - 1].len + 1)
+        all[i] = sv_z(strings);
+    int e = ENOMEM;
+    if (all && parcel_begin(p, WIRE_STRINGS_MAX))
+        e = parcel_args(p, all, x->argc) && parcel_env(p, environ, all + x->argc, x->envc) ? 0 : E2BIG;
+    free(all);
+    return e;
 }
 
-static bool same_name(const char *a, const char *b)
+/* The command's standard input; -1: errno tells. */
+static int open_input(struct chan *c, bool keep_stdin)
 {
-    size_t n = strcspn(a, "=");
-    return strncmp(a, b, n) == 0 && b[n] == '=';
-}
-
-/* strings: argc + envc NUL-terminated ones, checked. Variables of the request win over those of the container. */
-static bool pack(struct parcel *p, const char *strings, const struct mux_exec *x)
-{
-    const char *at = strings;
-    for (uint32_t i = 0; i < x->argc; i++, p->argc++) {
-        if (!put(p, at))
-            return false;
-        at += strlen(at) + 1;
-    }
-    const char *own = at;
-    for (char **e = environ; *e; e++) {
-        bool replaced = false;
-        at = own;
-        for (uint32_t i = 0; i < x->envc && !replaced; i++, at += strlen(at) + 1)
-            replaced = same_name(*e, at);
-        if (replaced)
-            continue;
-        if (!put(p, *e))
-            return false;
-        p->envc++;
-    }
-    at = own;
-    for (uint32_t i = 0; i < x->envc; i++, p->envc++) {
-        if (!put(p, at))
-            return false;
-        at += strlen(at) + 1;
-    }
-    return true;
+    int in[2];
+    if (!keep_stdin)
+        return open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (pipe2(in, O_CLOEXEC) < 0)
+        return -1;
+    c->in = in[1];
+    (void)fcntl(in[1], F_SETFL, O_NONBLOCK);
+    return in[0];
 }
 
 static int open_streams(struct parcel *p, struct chan *c, bool keep_stdin)
 {
-    int sv[2], in[2], out[2], err[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sv) < 0)
-        return errno;
-    c->status = sv[0];
-    p->fds[p->n_fds++] = sv[1];
-    if (keep_stdin) {
-        if (pipe2(in, O_CLOEXEC) < 0)
-            return errno;
-        c->in = in[1];
-        (void)fcntl(in[1], F_SETFL, O_NONBLOCK);
-    } else if ((in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC)) < 0) {
-        return errno;
-    }
-    p->fds[p->n_fds++] = in[0];
-    if (pipe2(out, O_CLOEXEC) < 0)
-        return errno;
-    c->out = out[0];
-    p->fds[p->n_fds++] = out[1];
-    if (pipe2(err, O_CLOEXEC) < 0)
-        return errno;
-    c->err = err[0];
-    p->fds[p->n_fds++] = err[1];
-    (void)fcntl(c->out, F_SETFL, O_NONBLOCK);
-    (void)fcntl(c->err, F_SETFL, O_NONBLOCK);
-    return 0;
-}
-
-/* Strings that do not fit into the datagram go into a memory file. */
-static int open_payload(struct parcel *p)
-{
-    if (p->len <= WIRE_INLINE_MAX)
-        return 0;
-    int fd = memfd_create("args", MFD_CLOEXEC);
-    if (fd < 0)
-        return errno;
-    p->fds[p->n_fds++] = fd;
-    p->flags |= WIRE_FLAG_PAYLOAD;
-    for (uint32_t done = 0; done < p->len;) {
-        ssize_t w = write(fd, p->strings + done, p->len - done);
-        if (w <= 0)
-            return w < 0 ? errno : EIO;
-        done += (uint32_t)w;
-    }
-    return 0;
-}
-
-static int send_parcel(int sock, const struct parcel *p)
-{
-    struct wire_request head = {
-        .magic = WIRE_MAGIC, .flags = p->flags, .argc = p->argc, .envc = p->envc, .len = p->len};
-    struct iovec iov[2] = {{&head, sizeof(head)}, {p->strings, p->flags & WIRE_FLAG_PAYLOAD ? 0 : p->len}};
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(WIRE_FDS_MAX * sizeof(int))];
-    } control;
-    struct msghdr m = {.msg_iov = iov,
-                       .msg_iovlen = 2,
-                       .msg_control = control.bytes,
-                       .msg_controllen = CMSG_SPACE((size_t)p->n_fds * sizeof(int))};
-    memset(&control, 0, sizeof(control));
-    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN((size_t)p->n_fds * sizeof(int));
-    memcpy(CMSG_DATA(c), p->fds, (size_t)p->n_fds * sizeof(int));
-    while (sendmsg(sock, &m, MSG_NOSIGNAL) < 0) {
-        if (errno != EINTR)
-            return errno;
-    }
-    return 0;
+    struct ends ends = {-1, -1, -1};
+    int in = open_input(c, keep_stdin);
+    int e = in < 0 ? errno : parcel_streams(p, in, &ends);
+    c->status = ends.status;
+    c->out = ends.out;
+    c->err = ends.err;
+    return e;
 }
 
 /* Checks what came, so that pack may trust it: the number of strings and their ends. */
@@ -176,25 +70,21 @@ static bool whole(const char *p, size_t n, const struct mux_exec *x)
 
 static int start(struct box *b, struct chan *c, const struct mux_exec *x, const char *cwd, const char *strings)
 {
-    struct parcel p = {.strings = malloc(WIRE_STRINGS_MAX)};
-    int e = !p.strings ? ENOMEM : pack(&p, strings, x) ? 0 : E2BIG;
+    struct parcel p = {0};
+    int e = pack(&p, strings, x);
     if (e == 0)
         e = open_streams(&p, c, x->flags & MUX_KEEP_STDIN);
     if (e == 0 && x->cwd_len > 0) {
         int fd = confine_open(&b->ws, (struct mango_sv){cwd, x->cwd_len}, O_PATH | O_DIRECTORY);
         e = fd < 0 ? -fd : 0;
-        if (fd >= 0) {
-            p.fds[p.n_fds++] = fd;
-            p.flags |= WIRE_FLAG_CWD;
-        }
+        if (fd >= 0)
+            parcel_fd(&p, fd, WIRE_FLAG_CWD);
     }
     if (e == 0)
-        e = open_payload(&p);
+        e = parcel_payload(&p);
     if (e == 0)
-        e = send_parcel(b->runner, &p);
-    for (int i = 0; i < p.n_fds; i++)
-        close(p.fds[i]);
-    free(p.strings);
+        e = parcel_send(b->runner, &p);
+    parcel_done(&p);
     return e;
 }
 
@@ -322,50 +212,17 @@ void command_on_output(struct box *b, struct chan *c, int stream)
 void command_on_status(struct box *b, struct chan *c)
 {
     struct wire_event ev;
-    ssize_t n = recv(c->status, &ev, sizeof(ev), MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    if (!status_hear(c->status, &ev))
         return;
-    if (n == sizeof(ev) && ev.kind == WIRE_STARTED)
+    if (ev.kind == WIRE_STARTED)
         box_send(b, c->id, MUX_STARTED, 0, NULL, 0);
-    else if (n == sizeof(ev))
-        c->end = ev;
     else
-        c->end = (struct wire_event){.kind = UINT32_MAX}; /* its watcher was killed */
+        c->end = ev;
 }
 
 void command_kill(const struct chan *c)
 {
-    struct wire_command cmd = {.kind = WIRE_KILL};
-    if (c->status >= 0)
-        (void)send(c->status, &cmd, sizeof(cmd), MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
-/* What lives on may go on; its output is drained by its watcher. */
-static void release(const struct chan *c)
-{
-    struct wire_command cmd = {.kind = WIRE_RELEASE};
-    int fds[2], n = 0;
-    if (c->out >= 0)
-        fds[n++] = c->out;
-    if (c->err >= 0)
-        fds[n++] = c->err;
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(2 * sizeof(int))];
-    } control;
-    struct iovec iov = {&cmd, sizeof(cmd)};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    memset(&control, 0, sizeof(control));
-    if (n > 0) {
-        m.msg_control = control.bytes;
-        m.msg_controllen = CMSG_SPACE((size_t)n * sizeof(int));
-        struct cmsghdr *cm = CMSG_FIRSTHDR(&m);
-        cm->cmsg_level = SOL_SOCKET;
-        cm->cmsg_type = SCM_RIGHTS;
-        cm->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
-        memcpy(CMSG_DATA(cm), fds, (size_t)n * sizeof(int));
-    }
-    (void)sendmsg(c->status, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+    status_kill(c->status);
 }
 
 static void tell_end(struct box *b, struct chan *c)
@@ -383,7 +240,7 @@ static void tell_end(struct box *b, struct chan *c)
         end.status = c->end.status;
         end.peak_kib = c->end.peak_kib;
         if (!c->end.alone && !keep)
-            release(c);
+            status_release(&(struct ends){c->status, c->out, c->err});
     }
     end.oom = oom_kills() > c->oom_before;
     end.held = keep;

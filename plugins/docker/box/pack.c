@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/inside/files.h"
 #include "common/tar.h"
 #include "docker/box/box.h"
 
@@ -24,25 +25,11 @@ static int complain(const char *path, int errnum)
     return 1;
 }
 
-static bool write_all(int fd, const char *p, size_t n)
-{
-    while (n > 0) {
-        ssize_t w = write(fd, p, n);
-        if (w < 0 && errno == EINTR)
-            continue;
-        if (w <= 0)
-            return false;
-        p += w;
-        n -= (size_t)w;
-    }
-    return true;
-}
-
 /* ---- out ---- */
 
 static int put_out(struct text *t)
 {
-    bool ok = !t->bad && write_all(STDOUT_FILENO, text_view(t).ptr, t->len);
+    bool ok = !t->bad && write_whole(STDOUT_FILENO, text_view(t).ptr, t->len);
     text_free(t);
     return ok ? 0 : complain("standard output", EPIPE);
 }
@@ -60,7 +47,7 @@ static int put_content(int fd, uint64_t size)
             memset(piece, 0, sizeof(piece));
             n = left < sizeof(piece) ? (ssize_t)left : (ssize_t)sizeof(piece);
         }
-        if (!write_all(STDOUT_FILENO, piece, (size_t)n))
+        if (!write_whole(STDOUT_FILENO, piece, (size_t)n))
             return complain("standard output", EPIPE);
         left -= (uint64_t)n;
     }
@@ -78,10 +65,7 @@ static int pack_entry(int dir_fd, const char *name, const char *path, int depth)
     if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : complain(path, errno);
     struct tar_entry e = {.path = sv_z(path),
-                          .kind = S_ISREG(st.st_mode)   ? 'f'
-                                  : S_ISDIR(st.st_mode) ? 'd'
-                                  : S_ISLNK(st.st_mode) ? 'l'
-                                                        : 'o',
+                          .kind = file_kind(st.st_mode),
                           .mtime_s = st.st_mtim.tv_sec,
                           .mode = st.st_mode & 07777,
                           .uid = st.st_uid,
@@ -222,7 +206,7 @@ static int32_t on_entry(void *ctx, const struct tar_entry *e)
 static int32_t on_content(void *ctx, const char *p, uint64_t n)
 {
     const struct unpack *u = ctx;
-    return u->fd < 0 || write_all(u->fd, p, n) ? 0 : complain(u->name, errno);
+    return u->fd < 0 || write_whole(u->fd, p, n) ? 0 : complain(u->name, errno);
 }
 
 int unpack_main(const char *root, const char *path)
