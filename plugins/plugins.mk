@@ -20,12 +20,16 @@ plugins_common_libcommon_la_SOURCES = \
 	plugins/common/chunk.h \
 	plugins/common/confine.c \
 	plugins/common/confine.h \
+	plugins/common/files.c \
+	plugins/common/files.h \
 	plugins/common/host.c \
 	plugins/common/host.h \
 	plugins/common/json.c \
 	plugins/common/json.h \
 	plugins/common/live.c \
 	plugins/common/live.h \
+	plugins/common/parcel.c \
+	plugins/common/parcel.h \
 	plugins/common/relay-env.c \
 	plugins/common/sv.c \
 	plugins/common/sv.h \
@@ -38,7 +42,7 @@ plugins_common_libcommon_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
 # Backends whose workspaces are folders of this host.
 noinst_LTLIBRARIES += plugins/common/libhostbox.la
-# files: plugins/common/hostbox/*.c plugins/common/hostbox/*.h plugins/common/inside/files.c plugins/common/inside/file.h plugins/common/inside/parcel.c plugins/common/inside/parcel.h
+# files: plugins/common/hostbox/*.c plugins/common/hostbox/*.h
 plugins_common_libhostbox_la_SOURCES = \
 	plugins/common/hostbox/base.c \
 	plugins/common/hostbox/box.c \
@@ -55,10 +59,7 @@ plugins_common_libhostbox_la_SOURCES = \
 	plugins/common/hostbox/pump.h \
 	plugins/common/hostbox/remove.c \
 	plugins/common/hostbox/remove.h \
-	plugins/common/hostbox/runner-client.c \
-	plugins/common/inside/files.c \
-	plugins/common/inside/parcel.c \
-	plugins/common/inside/parcel.h
+	plugins/common/hostbox/runner-client.c
 
 plugins_common_libhostbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
 
@@ -108,15 +109,13 @@ plugins_common_libenvd_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
 # What the programs inside of sandboxes have in common: static, small, and never instrumented.
 noinst_LIBRARIES += plugins/common/libinside.a
-# files: plugins/common/inside/*.c plugins/common/inside/*.h plugins/common/runner/reaper.c plugins/common/runner/tree.c plugins/common/runner/runner.h plugins/common/runner/wire.h plugins/common/confine.c plugins/common/sv.c plugins/common/text.c
+# files: plugins/common/inside/*.c plugins/common/inside/*.h plugins/common/runner/reaper.c plugins/common/runner/tree.c plugins/common/runner/runner.h plugins/common/runner/wire.h plugins/common/confine.c plugins/common/files.c plugins/common/parcel.c plugins/common/sv.c plugins/common/text.c
 plugins_common_libinside_a_SOURCES = \
 	plugins/common/confine.c \
-	plugins/common/inside/files.c \
-	plugins/common/inside/files.h \
+	plugins/common/files.c \
 	plugins/common/inside/inside.c \
 	plugins/common/inside/inside.h \
-	plugins/common/inside/parcel.c \
-	plugins/common/inside/parcel.h \
+	plugins/common/parcel.c \
 	plugins/common/runner/reaper.c \
 	plugins/common/runner/runner.h \
 	plugins/common/runner/tree.c \
@@ -129,21 +128,28 @@ plugins_common_libinside_a_CFLAGS = $(BOX_COMPILE)
 
 # Put into their sandboxes: static, small, and never instrumented.
 pkglibexec_PROGRAMS += plugins/common/rbox/mango-rbox
-# files: plugins/common/rbox/*.c plugins/common/rbox/*.h
+# files: plugins/common/rbox/*.c plugins/common/rbox/*.h plugins/common/errand/*.c plugins/common/errand/*.h plugins/common/remote/base64.c plugins/common/remote/base64.h
 plugins_common_rbox_mango_rbox_SOURCES = \
+	plugins/common/errand/errand.h \
+	plugins/common/errand/file.c \
+	plugins/common/errand/main.c \
+	plugins/common/errand/program.h \
+	plugins/common/errand/run.c \
+	plugins/common/errand/wait.c \
 	plugins/common/rbox/file.c \
 	plugins/common/rbox/log.c \
 	plugins/common/rbox/main.c \
 	plugins/common/rbox/rbox.h \
 	plugins/common/rbox/run.c \
-	plugins/common/rbox/wire.h
+	plugins/common/rbox/wire.h \
+	plugins/common/remote/base64.c \
+	plugins/common/remote/base64.h
 
 plugins_common_rbox_mango_rbox_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_common_rbox_mango_rbox_CFLAGS = $(BOX_COMPILE)
 plugins_common_rbox_mango_rbox_LDFLAGS = $(BOX_LINK)
 plugins_common_rbox_mango_rbox_LDADD = plugins/common/libinside.a
 
-include plugins/common/errand/errand.mk
 include plugins/helpers/helpers.mk
 include plugins/cube/cube.mk
 include plugins/daytona/daytona.mk

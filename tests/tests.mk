@@ -73,6 +73,7 @@ unit_tests = \
 	tests/unit/test-http-stream$(EXEEXT) \
 	tests/unit/test-hub$(EXEEXT) \
 	tests/unit/test-id$(EXEEXT) \
+	tests/unit/test-inside$(EXEEXT) \
 	tests/unit/test-json-write$(EXEEXT) \
 	tests/unit/test-json$(EXEEXT) \
 	tests/unit/test-keep$(EXEEXT) \
@@ -156,6 +157,8 @@ tests_unit_test_docker_LDADD = tests/support/libdocker.la $(LDADD)
 # What adapters of services share.
 tests_unit_test_remote_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins -I$(srcdir)/plugin-api
 tests_unit_test_remote_LDADD = plugins/common/libremote.la plugins/common/libcommon.la $(LDADD)
+tests_unit_test_inside_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins -I$(srcdir)/plugin-api
+tests_unit_test_inside_LDADD = plugins/common/libcommon.la $(LDADD)
 tests_unit_test_connect_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins -I$(srcdir)/plugin-api
 tests_unit_test_connect_LDADD = plugins/common/libenvd.la plugins/common/libremote.la plugins/common/libcommon.la $(LDADD)
 

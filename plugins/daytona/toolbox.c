@@ -5,7 +5,7 @@
 #include "common/remote/content.h"
 #include "daytona/daytona.h"
 
-/* The toolbox: one command, one file in, one file out. It merges a command's streams and cannot end it: mango-errand's lines and
+/* The toolbox: one command, one file in, one file out. It merges a command's streams and cannot end it: mango-rbox's lines and
  * its own supervisor need neither. */
 
 enum { MARGIN_MS = 10000 /* that an answer may take beyond the command's own time */ };

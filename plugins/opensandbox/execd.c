@@ -6,10 +6,10 @@
 #include "opensandbox/opensandbox.h"
 
 /* The program in the sandbox: its address, one command, one file in, one file out. What it says of a command's output is not
- * byte-exact (lines without their ends, no bytes that are no UTF-8): mango-errand's lines pass it unharmed. */
+ * byte-exact (lines without their ends, no bytes that are no UTF-8): mango-rbox's lines pass it unharmed. */
 
 enum {
-    EVENT_MAX = 64 * 1024, /* bytes of one event; a line of mango-errand has 8 KiB */
+    EVENT_MAX = 64 * 1024, /* bytes of one event; a line of mango-rbox has 8 KiB */
 };
 
 /* ---- its address ---- */

@@ -125,7 +125,7 @@ static mango_status osb_health(void *ctx, const struct mango_call *call)
     return s;
 }
 
-/* ---- commands and files: mango-errand's ---- */
+/* ---- commands and files: mango-rbox's ---- */
 
 static mango_status osb_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
                              const struct mango_exec_req *req, struct mango_exec_result *ret)

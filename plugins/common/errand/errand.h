@@ -1,4 +1,4 @@
-/* mango-errand: does one errand in a sandbox of a remote service, told on its command line, and answers on standard output.
+/* mango-rbox errand REQUEST | -f FILE: does one errand in a sandbox of a remote service, told on its command line, and answers on standard output.
  *
  * It is put into the sandbox by the plugin (common/remote/errands.h) and stands there in ROOT/.mango, with what it keeps:
  *

@@ -1,7 +1,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,15 +210,14 @@ static char *load(const char *path)
     return p;
 }
 
-int main(int argc, char **argv)
+int errand_main(const char *self, char **argv, int argc)
 {
     struct place place = {.dir = -1};
-    signal(SIGPIPE, SIG_IGN);
     umask(022);
-    char *request = argc == 2 ? argv[1] : argc == 3 && strcmp(argv[1], "-f") == 0 ? load(argv[2]) : NULL;
+    char *request = argc == 1 ? argv[0] : argc == 2 && strcmp(argv[0], "-f") == 0 ? load(argv[1]) : NULL;
     uint64_t n = 0;
     if (!request || !base64_decode(sv_z(request), request, &n)) {
-        fputs("mango-errand: started by the sandbox backends of remote services, not by hand\n", stderr);
+        fputs("mango-rbox errand: started by the sandbox backends of remote services, not by hand\n", stderr);
         return 64;
     }
     struct fields f = {.at = request, .left = n};
@@ -229,5 +227,5 @@ int main(int argc, char **argv)
         return answer_error(e, place.ws.root);
     for (uint64_t left = field_number(&f); left > 0 && !f.bad; left--)
         forget(&place, field_z(&f));
-    return dispatch(&place, &f, argv[0], op);
+    return dispatch(&place, &f, self, op);
 }

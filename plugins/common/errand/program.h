@@ -1,4 +1,4 @@
-/* Shared by the files of mango-errand. Single-threaded; every process of it does one thing and ends. */
+/* Shared by the files of `mango-rbox errand`. Single-threaded; every process of it does one thing and ends. */
 #ifndef MANGO_COMMON_ERRAND_PROGRAM_H
 #define MANGO_COMMON_ERRAND_PROGRAM_H
 
@@ -25,6 +25,8 @@ struct place {
 };
 
 /* ---- main.c ---- */
+/* self: the program's path; argv: what stands behind the subcommand. The exit status. */
+int errand_main(const char *self, char **argv, int argc);
 void answer(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void answer_content(char kind, uint64_t offset, const char *p, size_t n);
 int answer_error(int errnum, const char *text); /* 0: the errand is done as far as the service is concerned */

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "common/hostbox/hostbox.h"
-#include "common/inside/files.h"
+#include "common/files.h"
 
 enum {
     COPY_BYTES = 64 * 1024,

@@ -19,7 +19,7 @@
 #include "common/confine.h"
 #include "common/hostbox/remove.h"
 #include "common/host.h"
-#include "common/inside/parcel.h"
+#include "common/parcel.h"
 #include "common/live.h"
 #include "mango/plugin.h"
 

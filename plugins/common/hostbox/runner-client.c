@@ -13,7 +13,7 @@
 
 #include "common/child.h"
 #include "common/hostbox/hostbox.h"
-#include "common/inside/files.h"
+#include "common/files.h"
 
 /* The plugin's side of the runner: starting it (posix_spawn: the server is never forked) and handing commands over. */
 

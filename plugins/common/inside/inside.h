@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/inside/files.h"
-#include "common/inside/parcel.h"
+#include "common/files.h"
+#include "common/parcel.h"
 #include "common/runner/runner.h"
 #include "common/sv.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "common/inside/files.h"
+#include "common/files.h"
 
 /* Files of the workspace. Every path is opened beneath the root by the kernel. */
 

@@ -9,6 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/errand/program.h"
+
 enum { USAGE = 64 };
 
 struct confine ws = {.root_fd = -1};
@@ -101,6 +103,8 @@ int main(int argc, char **argv)
         encoded |= strcmp(argv[i], "-x") == 0;
     for (int k = i + 1; encoded && k < argc; k++)
         decode(argv[k]);
+    if (i < argc && strcmp(argv[i], "errand") == 0)
+        return errand_main(argv[0], argv + i + 1, argc - i - 1);
     if (argc - i < 2) {
         fputs("mango-rbox: started by the sandbox backend of a service, not by hand\n", stderr);
         return USAGE;

@@ -9,6 +9,7 @@
  *   mango-rbox [-x] put ROOT ID MODE PATH       the content is in ROOT/.mango-run/ID.in
  *   mango-rbox hello ROOT
  *   mango-rbox sync ROOT                        what is written is on the disk
+ *   mango-rbox errand ...                       for services whose streams are not to be trusted: common/errand/errand.h
  *
  * -x: arguments behind the subcommand are %XX-encoded, for services whose arguments are text.
  *

@@ -288,7 +288,7 @@ static mango_status install_once(struct errands *e, const struct mango_call *cal
         return s;
     request_begin(&request, ERRAND_HELLO, b, NULL, 0);
     request_text(&request, sv_z(e->name));
-    text_printf(&line, "cd '%s/" ERRAND_DIR "' && chmod 700 . %s && ./%s ", b->root, fresh, fresh);
+    text_printf(&line, "cd '%s/" ERRAND_DIR "' && chmod 700 . %s && ./%s errand ", b->root, fresh, fresh);
     text_base64(&line, text_view(&request), false);
     text_printf(&line, " </dev/null || { uname -m; rm -f %s; }\n", fresh);
     if (request.bad || line.bad)
@@ -303,7 +303,7 @@ static mango_status install_once(struct errands *e, const struct mango_call *cal
         return errand_refused(e, call, &r, sv_z(b->root));
     return fail(
         e->host, call, MANGO_EINTERNAL,
-        "mango-errand cannot run in the sandbox (exit code %d): it needs Linux on the processor of this server, and a "
+        "mango-rbox cannot run in the sandbox (exit code %d): it needs Linux on the processor of this server, and a "
         "workspace whose files may be executed",
         end.code);
 }
@@ -330,7 +330,7 @@ static mango_status make_line(struct errands *e, const struct mango_call *call, 
 {
     text_auto struct text coded = {0};
     text_base64(&coded, text_view(request), false);
-    text_printf(line, "'%s/" ERRAND_DIR "/%s' ", b->root, e->name);
+    text_printf(line, "'%s/" ERRAND_DIR "/%s' errand ", b->root, e->name);
     mango_status s = MANGO_OK;
     if (coded.len <= ERRANDS_LINE_MAX) {
         text_sv(line, text_view(&coded));

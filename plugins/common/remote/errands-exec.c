@@ -165,7 +165,7 @@ static mango_status ended(struct exec *x, const char *line, struct mango_exec_re
     int number;
     unsigned long long out, err, peak;
     if (sscanf(line, "%c %d %llu %llu %llu", &kind, &number, &out, &err, &peak) != 5) /* NOLINT(cert-err34-c) */
-        return fail(x->e->host, x->call, MANGO_EINTERNAL, "mango-errand gave an answer that makes no sense");
+        return fail(x->e->host, x->call, MANGO_EINTERNAL, "mango-rbox gave an answer that makes no sense");
     ret->stdout_bytes = out;
     ret->stderr_bytes = err;
     ret->peak_memory = peak * 1024;

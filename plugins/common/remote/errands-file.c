@@ -44,7 +44,7 @@ static mango_status fetch(struct errands *e, const struct mango_call *call, stru
     int eof;
     uint64_t got;
     if (sscanf(a->rest, "%39s %llu %llu %d", name, &skip, &bytes, &eof) != 4) /* NOLINT(cert-err34-c) */
-        return fail(e->host, call, MANGO_EINTERNAL, "mango-errand gave an answer that makes no sense");
+        return fail(e->host, call, MANGO_EINTERNAL, "mango-rbox gave an answer that makes no sense");
     *ret_eof = eof;
     if (strcmp(name, "-") == 0)
         return r->given == bytes || r->full ? MANGO_OK
@@ -141,7 +141,7 @@ static mango_status box_stat(struct errands *e, const struct mango_call *call, s
     if (a.last == '!')
         return errand_refused(e, call, &a, path);
     if (sscanf(a.rest, "%c %llu %o %lld", &kind, &size, &mode, &mtime) != 4) /* NOLINT(cert-err34-c) */
-        return fail(e->host, call, MANGO_EINTERNAL, "mango-errand gave an answer that makes no sense");
+        return fail(e->host, call, MANGO_EINTERNAL, "mango-rbox gave an answer that makes no sense");
     ret->kind = (uint32_t)kind;
     ret->size = size;
     ret->mode = mode;

@@ -15,7 +15,7 @@
 #ifndef MANGO_LIBEXECDIR
 #define MANGO_LIBEXECDIR "/usr/local/libexec/mango"
 #endif
-#define PROGRAM_NAME "mango-errand"
+#define PROGRAM_NAME "mango-rbox"
 
 /* ---- the program ---- */
 

@@ -16,7 +16,7 @@
 #include "mango/sandbox.h"
 
 enum {
-    ERRANDS_PROGRAM_MAX = 16 * 1024 * 1024, /* bytes of mango-errand */
+    ERRANDS_PROGRAM_MAX = 16 * 1024 * 1024, /* bytes of mango-rbox */
     ERRANDS_FORGET_MAX = 16,                /* names that one errand takes along for removal */
     ERRANDS_VERSION_LEN = 16,               /* hex digits of the program's hash, in its name */
     ERRANDS_LINE_MAX = 60 * 1024,           /* bytes of a command line; a longer request goes as a file */
@@ -73,7 +73,7 @@ struct errands {
     struct errands_box *boxes; /* guarded by lock */
 };
 
-/* Reads mango-errand: beside the plugin's file, else where it is installed. */
+/* Reads mango-rbox: beside the plugin's file, else where it is installed. */
 mango_status errands_open(struct errands *e, const struct mango_host *h, const struct mango_call *call,
                           const struct errands_service *service, void *ctx);
 void errands_close(struct errands *e); /* zeroed memory is fine */

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/inside/files.h"
+#include "common/files.h"
 #include "docker/box/box.h"
 
 /* Files of the workspace. Content is written into a file without a name, which gets the target's in one step at the end:

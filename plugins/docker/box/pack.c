@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/inside/files.h"
+#include "common/files.h"
 #include "common/tar.h"
 #include "docker/box/box.h"
 

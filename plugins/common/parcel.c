@@ -1,4 +1,4 @@
-#include "common/inside/parcel.h"
+#include "common/parcel.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "common/inside/files.h"
+#include "common/files.h"
 #include "common/sv.h"
 
 /* ---- strings ---- */

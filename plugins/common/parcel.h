@@ -1,7 +1,7 @@
 /* A command as its starter hands it over (common/runner/wire.h): strings and descriptors, then what is said over its status
  * socket. Used by the programs inside of sandboxes and by the backends whose workspaces are folders of this host. */
-#ifndef MANGO_COMMON_INSIDE_PARCEL_H
-#define MANGO_COMMON_INSIDE_PARCEL_H
+#ifndef MANGO_COMMON_PARCEL_H
+#define MANGO_COMMON_PARCEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

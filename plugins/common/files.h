@@ -1,7 +1,7 @@
 /* Files of a workspace, opened beneath it by the kernel: what the programs inside of sandboxes and the backends whose
  * workspaces are folders of this host do alike. No function keeps anything; any thread. */
-#ifndef MANGO_COMMON_INSIDE_FILES_H
-#define MANGO_COMMON_INSIDE_FILES_H
+#ifndef MANGO_COMMON_FILES_H
+#define MANGO_COMMON_FILES_H
 
 #include <stdbool.h>
 #include <stdint.h>
