@@ -14,6 +14,8 @@ BOX_LINK = -all-static -s
 noinst_LTLIBRARIES += plugins/common/libcommon.la
 # files: plugins/common/*.c plugins/common/*.h
 plugins_common_libcommon_la_SOURCES = \
+	plugins/common/brought.c \
+	plugins/common/brought.h \
 	plugins/common/child.c \
 	plugins/common/child.h \
 	plugins/common/chunk.c \
@@ -38,7 +40,7 @@ plugins_common_libcommon_la_SOURCES = \
 	plugins/common/text.c \
 	plugins/common/text.h
 
-plugins_common_libcommon_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
+plugins_common_libcommon_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
 
 # Backends whose workspaces are folders of this host.
 noinst_LTLIBRARIES += plugins/common/libhostbox.la
@@ -61,7 +63,7 @@ plugins_common_libhostbox_la_SOURCES = \
 	plugins/common/hostbox/remove.h \
 	plugins/common/hostbox/runner-client.c
 
-plugins_common_libhostbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
+plugins_common_libhostbox_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
 # Backends that are services over HTTP.
 noinst_LTLIBRARIES += plugins/common/libremote.la
@@ -86,7 +88,7 @@ plugins_common_libremote_la_SOURCES = \
 	plugins/common/remote/when.c \
 	plugins/common/remote/when.h
 
-plugins_common_libremote_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
+plugins_common_libremote_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
 # The data plane of two of them: envd, over the Connect protocol.
 noinst_LTLIBRARIES += plugins/common/libenvd.la

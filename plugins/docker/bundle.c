@@ -1,18 +1,13 @@
 #include "docker/launcher.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+#include "common/brought.h"
 
 /* The worker that boxes run: an archive that `make runner-bundle` has made, put into an image once. */
 
-#ifndef MANGO_LIBEXECDIR
-#define MANGO_LIBEXECDIR "/usr/local/libexec/mango"
-#endif
 #define BUNDLE_NAME "mango-worker-bundle.tar.gz"
 #define WORKER_REPO "mango-worker"
 #define HEX_OF_IMAGE "%.32s"
@@ -57,53 +52,19 @@ bool bundle_in_image(const struct docker *d)
     return is;
 }
 
-/* The setting, else beside this file, else the installed one. */
-static char *find(const struct docker *d)
-{
-    Dl_info info;
-    static const char anchor = 0; /* any address inside of this file */
-    struct text t = {0};
-    char *z = setting(d);
-    if (z)
-        return z;
-    const char *slash = dladdr(&anchor, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
-    if (slash)
-        text_printf(&t, "%.*s/" BUNDLE_NAME, (int)(slash - info.dli_fname), info.dli_fname);
-    if (t.ptr && access(t.ptr, R_OK) == 0)
-        return t.ptr;
-    text_free(&t);
-    return strdup(MANGO_LIBEXECDIR "/" BUNDLE_NAME);
-}
-
 static mango_status load(struct docker *d, const struct mango_call *call)
 {
-    char piece[65536];
-    char *path = find(d);
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    struct mango_buf *b = d->host->buf_new(d->host, BUNDLE_MAX);
-    ssize_t n = -1;
-    mango_status s = fd < 0 || !b ? MANGO_EINVALID : MANGO_OK;
-    while (s == MANGO_OK && (n = read(fd, piece, sizeof(piece))) > 0)
-        s = d->host->buf_append(d->host, b, piece, (uint64_t)n);
-    if (s < 0 || n < 0)
-        s = fail(d->host, call, MANGO_EINVALID,
-                 "the worker's bundle %.300s cannot be read: %s; make it with `make runner-bundle` and set "
-                 "MANGO_DOCKER_WORKER to "
-                 "its path, or to 'image' when the image has mango-worker itself",
-                 path ? path : BUNDLE_NAME, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    if (s < 0) {
-        d->host->buf_free(d->host, b);
-        return s;
-    }
-    struct mango_sv all = d->host->buf_view(d->host, b);
-    d->bundle->hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (uint64_t i = 0; i < all.len; i++)
-        d->bundle->hash = (d->bundle->hash ^ (unsigned char)all.ptr[i]) * UINT64_C(1099511628211);
-    d->bundle->data = b;
-    return MANGO_OK;
+    static const struct brought_file f = {
+        .name = BUNDLE_NAME,
+        .title = "the worker's bundle ",
+        .remedy = "make it with `make runner-bundle` and set MANGO_DOCKER_WORKER to its path, or to 'image' when the "
+                  "image has mango-worker itself",
+        .max = BUNDLE_MAX};
+    struct brought p;
+    mango_status s = brought_load(d->host, call, &f, setting(d), &p);
+    d->bundle->data = p.bytes;
+    d->bundle->hash = p.hash;
+    return s;
 }
 
 /* Once; what was loaded does not change afterwards. */

@@ -43,7 +43,7 @@ plugins_docker_docker_la_SOURCES = \
 	plugins/docker/run.h \
 	plugins/docker/snapshot.c
 
-plugins_docker_docker_la_CPPFLAGS = $(PLUGIN_CPPFLAGS) -DMANGO_LIBEXECDIR='"$(pkglibexecdir)"'
+plugins_docker_docker_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_docker_docker_la_LIBADD = $(COMMON_LIBS)
 plugins_docker_docker_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 

@@ -1,24 +1,18 @@
-#include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
+#include "common/brought.h"
 #include "docker/archive.h"
 #include "docker/docker.h"
 #include "docker/egress.h"
 #include "docker/launcher.h"
 #include "docker/mux-client.h"
 
-#ifndef MANGO_LIBEXECDIR
-#define MANGO_LIBEXECDIR "/usr/local/libexec/mango"
-#endif
-#define PROGRAM_NAME "mango-box"
 #define DEFAULT_IMAGE "debian:bookworm-slim"
 #define DEFAULT_USER "10001:10001" /* nobody on the host, nobody in images */
 
@@ -153,18 +147,6 @@ static mango_status read_endpoint(struct docker *d, const struct mango_call *cal
 
 /* ---- mango-box ---- */
 
-static char *beside_self(void)
-{
-    Dl_info info;
-    static const char anchor = 0; /* any address inside of this file */
-    struct text t = {0};
-    if (dladdr(&anchor, &info) == 0 || !info.dli_fname)
-        return NULL;
-    const char *slash = strrchr(info.dli_fname, '/');
-    text_printf(&t, "%.*s/" PROGRAM_NAME, slash ? (int)(slash - info.dli_fname) : 1, slash ? info.dli_fname : ".");
-    return t.ptr;
-}
-
 /* As images name theirs, from the head of an ELF file; empty when it is none. */
 static void arch_of(struct mango_sv program, char arch[ARCH_MAX])
 {
@@ -186,29 +168,15 @@ static void arch_of(struct mango_sv program, char arch[ARCH_MAX])
 
 static mango_status load_program(struct docker *d, const struct mango_call *call)
 {
-    char piece[65536];
-    char *path = setting(d->host, "box", false);
-    if (!path && (path = beside_self()) && access(path, R_OK) < 0) {
-        free(path);
-        path = strdup(MANGO_LIBEXECDIR "/" PROGRAM_NAME);
-    }
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    d->program = d->host->buf_new(d->host, PROGRAM_MAX);
-    ssize_t n = -1;
-    mango_status s = fd < 0 || !d->program ? MANGO_EINVALID : MANGO_OK;
-    while (s == MANGO_OK && (n = read(fd, piece, sizeof(piece))) > 0)
-        s = d->host->buf_append(d->host, d->program, piece, (uint64_t)n);
-    if (s < 0 || n < 0)
-        s = fail(d->host, call, MANGO_EINVALID,
-                 "%.300s cannot be read: %s; install it or set MANGO_DOCKER_BOX to its path",
-                 path ? path : PROGRAM_NAME, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    free(path);
+    static const struct brought_file f = {.name = "mango-box",
+                                          .title = "",
+                                          .remedy = "install it or set MANGO_DOCKER_BOX to its path",
+                                          .max = PROGRAM_MAX};
+    struct brought p;
+    mango_status s = brought_load(d->host, call, &f, setting(d->host, "box", false), &p);
+    d->program = p.bytes;
+    d->program_hash = p.hash;
     struct mango_sv all = s == MANGO_OK ? d->host->buf_view(d->host, d->program) : no_text();
-    d->program_hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (uint64_t i = 0; i < all.len; i++)
-        d->program_hash = (d->program_hash ^ (unsigned char)all.ptr[i]) * UINT64_C(1099511628211);
     arch_of(all, d->box_arch);
     return s;
 }

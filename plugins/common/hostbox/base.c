@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -8,15 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/brought.h"
 #include "common/hostbox/hostbox.h"
 
 /* The settings that such backends share (MANGO_LOCAL_BASE_DIR, MANGO_LOCAL_RUNNER, MANGO_SRT_BASE_DIR,
  * MANGO_SRT_RUNNER): base_dir (default STATE_DIR/NAME), runner (default: beside the plugin, then the installed one).
  * */
-
-#ifndef MANGO_LIBEXECDIR
-#define MANGO_LIBEXECDIR "/usr/local/libexec/mango"
-#endif
 
 char *setting(const struct mango_host *h, const char *name)
 {
@@ -36,39 +32,11 @@ static bool executable(const char *path)
     return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
 }
 
-static char *beside_self(const char *name)
-{
-    Dl_info info;
-    static const char anchor = 0; /* any address inside of this file */
-    if (dladdr(&anchor, &info) == 0 || !info.dli_fname)
-        return NULL;
-    const char *slash = strrchr(info.dli_fname, '/');
-    size_t dir = slash ? (size_t)(slash - info.dli_fname) : 0, n = dir + strlen(name) + 2;
-    char *z = malloc(n);
-    if (z)
-        snprintf(z, n, "%.*s/%s", (int)dir, info.dli_fname, name);
-    return z;
-}
-
-static char *in_folder(const char *dir, const char *name)
-{
-    size_t n = strlen(dir) + strlen(name) + 2;
-    char *z = malloc(n);
-    if (z)
-        snprintf(z, n, "%s/%s", dir, name);
-    return z;
-}
-
 static mango_status find_runner(struct boxes *all, const struct mango_call *call)
 {
     all->runner = setting(all->host, "runner");
-    if (!all->runner) {
-        all->runner = beside_self(all->kind->runner);
-        if (!all->runner || !executable(all->runner)) {
-            free(all->runner);
-            all->runner = in_folder(MANGO_LIBEXECDIR, all->kind->runner);
-        }
-    }
+    if (!all->runner)
+        all->runner = brought_path(all->kind->runner, X_OK);
     if (!all->runner)
         return fail(all->host, call, MANGO_ERETRY, "out of memory");
     struct stat st;
@@ -118,8 +86,8 @@ static bool parents_safe(const char *path)
 static mango_status open_base(struct boxes *all, const struct mango_call *call)
 {
     char *dir = setting(all->host, "base_dir"), *state = dir ? NULL : setting(all->host, "state_dir");
-    if (state)
-        dir = in_folder(state, all->kind->name);
+    if (state && asprintf(&dir, "%s/%s", state, all->kind->name) < 0)
+        dir = NULL;
     free(state);
     if (!dir || dir[0] != '/') {
         free(dir);

@@ -4,6 +4,7 @@
 #ifndef MANGO_COMMON_RBOX_WIRE_H
 #define MANGO_COMMON_RBOX_WIRE_H
 
+#define RBOX_PROGRAM "mango-rbox"
 #define RBOX_DIR ".mango-run" /* under the root: the program, commands, content on its way */
 
 enum {

@@ -11,7 +11,7 @@ static inline uint64_t base64_room(uint64_t digits)
 {
     return digits / 4 * 3 + 3;
 }
-/* False when it is no base64. */
+/* False when it is no base64. out may be where the text is: it is never ahead of it. */
 bool base64_decode(struct mango_sv text, char *out, uint64_t *ret_n);
 
 #endif

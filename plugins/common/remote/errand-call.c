@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/remote/base64.h"
+
 /* One errand: the request, the tries, the lines of the answer. */
 
 enum {
@@ -13,37 +15,6 @@ enum {
 };
 
 /* ---- the answer ---- */
-
-static int digit_of(char c)
-{
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
-}
-
-/* In place; the length or -1. */
-static int64_t decode(char *p)
-{
-    uint64_t n = strlen(p), out = 0;
-    unsigned bits = 0, have = 0;
-    while (n > 0 && p[n - 1] == '=')
-        n--;
-    for (uint64_t i = 0; i < n; i++) {
-        int v = digit_of(p[i]);
-        if (v < 0)
-            return -1;
-        bits = bits << 6 | (unsigned)v;
-        have += 6;
-        if (have >= 8) {
-            have -= 8;
-            p[out++] = (char)(bits >> have & 255);
-        }
-    }
-    return (int64_t)out;
-}
 
 static void on_line(struct reply *r)
 {
@@ -57,11 +28,11 @@ static void on_line(struct reply *r)
         p++;
     if (kind == 'o' || kind == 'e' || kind == 'd') {
         unsigned long long offset = strtoull(p, &end, 10);
-        int64_t n = end != p && *end == ' ' ? decode(end + 1) : -1;
-        if (n < 0)
+        uint64_t n = 0;
+        if (end == p || *end != ' ' || !base64_decode(sv_z(end + 1), end + 1, &n))
             r->bad = true;
         else if (r->on_content)
-            r->on_content(r->ctx, kind, offset, end + 1, (uint64_t)n);
+            r->on_content(r->ctx, kind, offset, end + 1, n);
     } else if (kind == 'b') {
         int stream;
         unsigned long long offset, n;

@@ -1,60 +1,25 @@
 #include "common/remote/errands.h"
 
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "common/brought.h"
+#include "common/rbox/wire.h"
 #include "common/remote/errand-call.h"
 
 /* The program on this host, and the table of live sandboxes. */
 
-#ifndef MANGO_LIBEXECDIR
-#define MANGO_LIBEXECDIR "/usr/local/libexec/mango"
-#endif
-#define PROGRAM_NAME "mango-rbox"
-
 /* ---- the program ---- */
-
-static char *beside_self(void)
-{
-    Dl_info info;
-    static const char anchor = 0; /* any address inside of this file */
-    struct text t = {0};
-    if (dladdr(&anchor, &info) == 0 || !info.dli_fname)
-        return NULL;
-    const char *slash = strrchr(info.dli_fname, '/');
-    text_printf(&t, "%.*s/" PROGRAM_NAME, slash ? (int)(slash - info.dli_fname) : 1, slash ? info.dli_fname : ".");
-    return t.ptr;
-}
 
 static mango_status load(struct errands *e, const struct mango_call *call)
 {
-    char piece[65536], *path = beside_self();
-    if (path && access(path, R_OK) < 0) {
-        free(path);
-        path = strdup(MANGO_LIBEXECDIR "/" PROGRAM_NAME);
-    }
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    ssize_t n = -1;
-    e->program = e->host->buf_new(e->host, ERRANDS_PROGRAM_MAX);
-    mango_status s = fd < 0 || !e->program ? MANGO_EINVALID : MANGO_OK;
-    while (s == MANGO_OK && (n = read(fd, piece, sizeof(piece))) > 0)
-        s = e->host->buf_append(e->host, e->program, piece, (uint64_t)n);
-    if (s < 0 || n < 0)
-        s = fail(e->host, call, MANGO_EINVALID, "%.300s cannot be read: %s; install it there",
-                 path ? path : PROGRAM_NAME, strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    struct mango_sv all = s == MANGO_OK ? e->host->buf_view(e->host, e->program) : no_text();
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a: tells versions apart, no more */
-    for (uint64_t i = 0; i < all.len; i++)
-        hash = (hash ^ (unsigned char)all.ptr[i]) * UINT64_C(1099511628211);
-    snprintf(e->name, sizeof(e->name), "errand-%016llx", (unsigned long long)hash);
+    const struct brought_file f = {
+        .name = RBOX_PROGRAM, .title = "", .remedy = "install it there", .max = ERRANDS_PROGRAM_MAX};
+    struct brought p;
+    mango_status s = brought_load(e->host, call, &f, NULL, &p);
+    e->program = p.bytes;
+    snprintf(e->name, sizeof(e->name), "errand-%016llx", (unsigned long long)p.hash);
     return s;
 }
 

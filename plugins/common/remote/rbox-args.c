@@ -1,63 +1,26 @@
-#include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "common/brought.h"
 #include "common/remote/rbox.h"
 
 /* What goes into a sandbox: the program, and the arguments of its operations. */
-
-#ifndef MANGO_LIBEXECDIR
-#define MANGO_LIBEXECDIR "/usr/local/libexec/mango"
-#endif
-#define PROGRAM_NAME "mango-rbox"
 
 enum { CHARACTER_MAX = 4 /* bytes beyond the bound: whether a character ends there is seen by what follows */ };
 
 /* ---- the program ---- */
 
-static char *beside_self(void)
-{
-    Dl_info info;
-    static const char anchor = 0; /* any address inside of this file */
-    text_auto struct text t = {0};
-    if (dladdr(&anchor, &info) == 0 || !info.dli_fname)
-        return NULL;
-    const char *slash = strrchr(info.dli_fname, '/');
-    text_printf(&t, "%.*s/" PROGRAM_NAME, slash ? (int)(slash - info.dli_fname) : 1, slash ? info.dli_fname : ".");
-    return t.bad ? NULL : strdup(t.ptr);
-}
-
 mango_status rbox_load(const struct mango_host *h, const struct mango_call *call, const char *variable,
                        struct rbox_program *ret)
 {
-    char piece[65536];
-    char *path = remote_setting(h, variable);
-    if (!path && (path = beside_self()) && access(path, R_OK) < 0) {
-        free(path);
-        path = strdup(MANGO_LIBEXECDIR "/" PROGRAM_NAME);
-    }
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    ret->bytes = h->buf_new(h, RBOX_PROGRAM_MAX);
-    ssize_t n = -1;
-    mango_status s = fd < 0 || !ret->bytes ? MANGO_EINVALID : MANGO_OK;
-    while (s == MANGO_OK && (n = read(fd, piece, sizeof(piece))) > 0)
-        s = h->buf_append(h, ret->bytes, piece, (uint64_t)n);
-    if (s < 0 || n < 0)
-        s = fail(h, call, MANGO_EINVALID, "%.300s cannot be read: %s; install it or set %s to its path",
-                 path ? path : PROGRAM_NAME, strerror(errno), variable);
-    if (fd >= 0)
-        close(fd);
-    free(path);
-    struct mango_sv all = s == MANGO_OK ? h->buf_view(h, ret->bytes) : no_text();
-    uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
-    for (uint64_t i = 0; i < all.len; i++)
-        hash = (hash ^ (unsigned char)all.ptr[i]) * UINT64_C(1099511628211);
-    snprintf(ret->name, sizeof(ret->name), "box-%016" PRIx64, hash);
+    char remedy[128];
+    struct brought p;
+    snprintf(remedy, sizeof(remedy), "install it or set %s to its path", variable);
+    const struct brought_file f = {.name = RBOX_PROGRAM, .title = "", .remedy = remedy, .max = RBOX_PROGRAM_MAX};
+    mango_status s = brought_load(h, call, &f, remote_setting(h, variable), &p);
+    ret->bytes = p.bytes;
+    snprintf(ret->name, sizeof(ret->name), "box-%016" PRIx64, p.hash);
     return s;
 }
 
