@@ -3,7 +3,7 @@
 
 #include "base/buf.h"
 #include "fuzz/fuzz.h"
-#include "object/zip.h"
+#include "domain/zip.h"
 
 static void check_files(const struct mg_skill_file *files, int n)
 {
