@@ -222,6 +222,8 @@ libcore_la_SOURCES = \
 	core/domain/vault.h \
 	core/domain/web-tools.c \
 	core/domain/web-tools.h \
+	core/domain/webhook.c \
+	core/domain/webhook.h \
 	core/egress/audit.c \
 	core/egress/client.c \
 	core/egress/dial.c \
@@ -444,6 +446,8 @@ libcore_la_SOURCES = \
 	core/service/unwedge.h \
 	core/service/vault.c \
 	core/service/vault.h \
+	core/service/webhook.c \
+	core/service/webhook.h \
 	core/service/work-fail.c \
 	core/service/work-internal.h \
 	core/service/work.c \
@@ -532,6 +536,9 @@ libcore_la_SOURCES = \
 	core/store/vault.h \
 	core/store/waiting.c \
 	core/store/waiting.h \
+	core/store/webhook-delivery.c \
+	core/store/webhook.c \
+	core/store/webhook.h \
 	core/store/work-claim.c \
 	core/store/work-row.h \
 	core/store/work.c \
@@ -586,6 +593,7 @@ mango_SOURCES = \
 	core/cmd/cli-table.c \
 	core/cmd/cli-vault.c \
 	core/cmd/cli-waiting.c \
+	core/cmd/cli-webhook.c \
 	core/cmd/cli-ws.c \
 	core/cmd/cli-ws.h \
 	core/cmd/cli.h \

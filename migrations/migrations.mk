@@ -21,7 +21,5 @@ dist_migrations_DATA = \
 	migrations/0017_deployments.sql \
 	migrations/0018_skills.sql \
 	migrations/0019_session_memory.sql \
-	migrations/0020_session_memories.sql
-	migrations/0017_skills.sql
-	migrations/0015_resources.sql
-	migrations/0013_files.sql
+	migrations/0020_session_memories.sql \
+	migrations/0021_webhooks.sql

@@ -225,6 +225,7 @@ e2e_tests = \
 	tests/e2e/test_unit.py \
 	tests/e2e/test_vaults.py \
 	tests/e2e/test_waiting.py \
+	tests/e2e/test_webhooks.py \
 	tests/e2e/test_work.py \
 	tests/e2e/test_work_chaos.py \
 	tests/e2e/test_work_credentials.py \
@@ -370,6 +371,7 @@ EXTRA_DIST += \
 	tests/e2e/test_unit.py \
 	tests/e2e/test_vaults.py \
 	tests/e2e/test_waiting.py \
+	tests/e2e/test_webhooks.py \
 	tests/e2e/test_work.py \
 	tests/e2e/test_work_chaos.py \
 	tests/e2e/test_work_credentials.py \
@@ -380,6 +382,7 @@ EXTRA_DIST += \
 	tests/e2e/threads.py \
 	tests/e2e/turns.py \
 	tests/e2e/vault_rig.py \
+	tests/e2e/webhook_rig.py \
 	tests/e2e/work_rig.py \
 	tests/e2e/worker_rig.py \
 	tests/e2e/ws.py \
@@ -431,6 +434,7 @@ EXTRA_DIST += \
 	tests/sdk/go/go.sum \
 	tests/sdk/go/main.go \
 	tests/sdk/go/resources.go \
+	tests/sdk/go/webhooks.go \
 	tests/sdk/go_tool.py \
 	tests/sdk/mcp/package.json \
 	tests/sdk/mcp/server.mjs \
@@ -448,6 +452,8 @@ EXTRA_DIST += \
 	tests/sdk/srt/package.json \
 	tests/sdk/threads.mjs \
 	tests/sdk/typescript.mjs \
+	tests/sdk/webhooks.mjs \
+	tests/sdk/webhooks.py \
 	tests/sdk/worker.mjs \
 	tests/sdk/worker.py \
 	tests/sdk/ws_resume.mjs \

@@ -20,6 +20,7 @@ struct mg_registry;
 struct mg_sandboxes;
 struct mg_pollers;
 struct mg_tickets;
+struct mg_webhooks;
 
 struct mg_app {
     const struct mg_conf *conf;
@@ -33,6 +34,7 @@ struct mg_app {
     struct mg_key_cache *keys;
     const struct mg_keyring *keyring; /* NULL: no credentials are kept */
     struct mg_notify *notify;
+    struct mg_webhooks *webhooks; /* NULL: this server tells none */
     struct mg_http *http;
     bool default_cloud;        /* MANGO_DEFAULT_ENVIRONMENT=cloud */
     const char *default_model; /* for the model list; may be NULL */

@@ -15,6 +15,7 @@
 #include "sandbox/health.h"
 #include "run/work.h"
 #include "sandbox/manager.h"
+#include "service/webhook.h"
 #include "store/deployment.h"
 #include "store/node.h"
 
@@ -120,6 +121,7 @@ mg_rc mg_get_metrics(struct mg_http_req *req, struct mg_http_res *res, struct mg
         mg_sandboxes_metrics(app->sandboxes, &res->body);
         mg_health_metrics(app->sandboxes, &res->body);
     }
+    mg_webhooks_metrics(app->webhooks, req->pg, &res->body);
     if (app->notify)
         notify_metrics(&res->body, app->notify);
     if (app->http)

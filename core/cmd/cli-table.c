@@ -53,6 +53,15 @@ static const struct mg_cli_opt KEYS_OPTS[] = {
     {"workspace", "ID", "only keys of this workspace"},
     {NULL, NULL, NULL},
 };
+static const struct mg_cli_opt WEBHOOK_OPTS[] = {
+    {"types", "LIST", "what it is told of: types of events with commas between them, or all"},
+    {"workspace", "ID", "workspace whose events these are (default: wrkspc_default)"},
+    {NULL, NULL, NULL},
+};
+static const struct mg_cli_opt WEBHOOKS_OPTS[] = {
+    {"workspace", "ID", "only webhooks of this workspace"},
+    {NULL, NULL, NULL},
+};
 static const struct mg_cli_opt CONFORMANCE_OPTS[] = {
     {"only", "PART", "only cases whose name holds this"},
     {"live", NULL, "make and destroy sandboxes at the service that the plugin speaks to"},
@@ -127,10 +136,22 @@ const struct mg_cli_command mg_cli_commands[] = {
      "  mango vault new-key --vault-keyring-file /etc/mango/keyring.json\n"
      "  mango vault new-key 2026-12 > keyring.json\n\n"
      "The ID is today's date when it is left out. Keys that were active stay, since they open what they sealed.\n"},
-    {"vault rekey", "", "seal every stored credential with the active key", NULL, 0, 0, false, true, mg_cli_vault_rekey,
+    {"vault rekey", "", "seal every stored credential and signing key with the active key", NULL, 0, 0, false, true,
+     mg_cli_vault_rekey,
      "  mango vault rekey\n\n"
      "Afterwards the other keys of the keyring open nothing and can be removed. mangod may run, with the same keyring; "
      "run\nit again when one that still had the old keyring was running.\n"},
+    {"webhook create", "URL", "tell this URL of events; prints the signing secret, once", WEBHOOK_OPTS, 1, 1, false,
+     true, mg_cli_webhook_create,
+     "  mango webhook create https://hooks.example.com/mango --types session.status_idled,session.status_terminated\n\n"
+     "Needs the server's keyring (mango vault new-key), which seals the secret. https on port 443 of a public "
+     "address,\n"
+     "unless MANGO_WEBHOOK_ALLOW_PRIVATE is set. mangod may run or not; it tells of what happens from now on.\n"},
+    {"webhook list", "", "list webhooks, with what waits and what failed", WEBHOOKS_OPTS, 0, 0, false, true,
+     mg_cli_webhook_list, NULL},
+    {"webhook disable", "ID", "tell it nothing more, what waits neither; its history stays", NULL, 1, 1, false, true,
+     mg_cli_webhook_disable, NULL},
+    {"webhook delete", "ID", "remove a webhook and its history", NULL, 1, 1, false, true, mg_cli_webhook_delete, NULL},
     {"plugin list", "", "list the plugins of the plugin folder", NULL, 0, 0, false, true, mg_cli_plugin_list, NULL},
     {"plugin info", "FILE", "show a plugin file, or why it would be refused", NULL, 1, 1, false, true,
      mg_cli_plugin_info, "  mango plugin info local\n  mango plugin info ./build/mine.so\n"},

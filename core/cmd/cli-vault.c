@@ -8,6 +8,7 @@
 
 #include "cmd/cli-db.h"
 #include "store/vault.h"
+#include "store/webhook.h"
 
 /* The keyring of the settings. *ret NULL: none is named. False after a message. */
 static bool load(struct mg_conf *conf, struct mg_keyring **ret)
@@ -102,10 +103,11 @@ int mg_cli_vault_rekey(struct mg_cli *c)
         mg_keyring_free(k);
         return MG_CLI_ERROR;
     }
-    if (mg_vault_rekey(db.pg, k, &n, &err) < 0)
+    if (mg_vault_rekey(db.pg, k, &n, &err) < 0 || mg_webhook_rekey(db.pg, k, &n, &err) < 0)
         status = mg_cli_fail("%s (%lld done before; run it again when this is mended)", err.text, (long long)n);
     else if (c->text)
-        printf("%lld credentials are sealed anew with key %.*s; keys that are not active can be removed\n",
+        printf("%lld credentials and signing keys are sealed anew with key %.*s; keys that are not active can be "
+               "removed\n",
                (long long)n, MG_SV_ARG(mg_keyring_active(k)));
     else
         printf("{\"resealed\":%lld,\"active_key_id\":\"%.*s\"}\n", (long long)n, MG_SV_ARG(mg_keyring_active(k)));

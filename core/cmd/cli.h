@@ -107,6 +107,10 @@ int mg_cli_key_list(struct mg_cli *c);
 int mg_cli_key_revoke(struct mg_cli *c);
 int mg_cli_vault_new_key(struct mg_cli *c); /* cli-vault.c */
 int mg_cli_vault_rekey(struct mg_cli *c);
+int mg_cli_webhook_create(struct mg_cli *c); /* cli-webhook.c */
+int mg_cli_webhook_list(struct mg_cli *c);
+int mg_cli_webhook_disable(struct mg_cli *c);
+int mg_cli_webhook_delete(struct mg_cli *c);
 int mg_cli_plugin_list(struct mg_cli *c);
 int mg_cli_plugin_info(struct mg_cli *c);
 int mg_cli_plugin_probe(struct mg_cli *c); /* hidden: the child of list and info */

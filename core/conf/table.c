@@ -524,6 +524,22 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .help = "JSON file with the keys that credentials are sealed with (mango vault new-key); empty: vaults "
                     "keep none",
         },
+    [MG_OPT_WEBHOOK_ALLOW_PRIVATE] =
+        {
+            .name = "webhook_allow_private",
+            .env = "MANGO_WEBHOOK_ALLOW_PRIVATE",
+            .type = MG_CONF_BOOL,
+            .fallback = "false",
+            .help = "Let webhooks be at private and loopback addresses, at other ports than 443, and without TLS",
+        },
+    [MG_OPT_WEBHOOK_CA_FILE] =
+        {
+            .name = "webhook_ca_file",
+            .env = "MANGO_WEBHOOK_CA_FILE",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "PEM file with the authorities to trust for webhooks; the system's when unset",
+        },
     [MG_OPT_LOG_LEVEL] =
         {
             .name = "log_level",

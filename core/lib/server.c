@@ -26,6 +26,7 @@
 #include "run/wallet.h"
 #include "sandbox/manager.h"
 #include "service/deploy.h"
+#include "service/webhook.h"
 #include "service/work.h"
 #include "store/api-key.h"
 #include "store/deployment.h"
@@ -36,6 +37,7 @@
 #include "store/sandbox.h"
 #include "store/state-dir.h"
 #include "store/vault.h"
+#include "store/webhook.h"
 
 struct mg_server {
     struct mg_server_opts opts;
@@ -60,6 +62,7 @@ struct mg_server {
     struct mg_hub *hub;
     struct mg_notify *notify;
     struct mg_engine *_Atomic engine;
+    struct mg_webhooks *webhooks; /* NULL: there is no keyring, and so no webhook */
     struct mg_key_cache *keys;
     /* Other threads reach the HTTP server under this lock, and find it gone before it is: they take it to read. */
     pthread_rwlock_t http_lock;
@@ -216,7 +219,9 @@ static mg_rc check_keyring(struct mg_server *s, struct mg_pg *pg, struct mg_err 
 {
     const char *path = mg_conf_strn(s->conf, MG_OPT_VAULT_KEYRING_FILE);
     mg_rc rc = path ? mg_keyring_load(path, &s->keyring, err) : MG_OK;
-    return rc < 0 ? rc : mg_vault_check_keyring(pg, s->keyring, err);
+    if (rc >= 0)
+        rc = mg_vault_check_keyring(pg, s->keyring, err);
+    return rc < 0 ? rc : mg_webhook_settle(pg, err);
 }
 
 static mg_rc prepare_database(struct mg_server *s, struct mg_err *err)
@@ -496,6 +501,18 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
     return rc;
 }
 
+static mg_rc open_webhooks(struct mg_server *s, struct mg_err *err)
+{
+    const struct mg_webhooks_opts o = {
+        .conninfo = s->conninfo,
+        .keyring = s->keyring,
+        .organization = s->deployment,
+        .ca_file = mg_conf_strn(s->conf, MG_OPT_WEBHOOK_CA_FILE),
+        .allow_private = mg_conf_bool(s->conf, MG_OPT_WEBHOOK_ALLOW_PRIVATE),
+    };
+    return s->keyring ? mg_webhooks_start(&o, &s->webhooks, err) : MG_OK;
+}
+
 static mg_rc open_http(struct mg_server *s, struct mg_err *err)
 {
     struct mg_http *h = NULL;
@@ -511,6 +528,7 @@ static mg_rc open_http(struct mg_server *s, struct mg_err *err)
         .keys = s->keys,
         .keyring = s->keyring,
         .notify = s->notify,
+        .webhooks = s->webhooks,
         .default_cloud = strcmp(mg_conf_str(s->conf, MG_OPT_DEFAULT_ENVIRONMENT), "cloud") == 0,
         .default_model = mg_conf_strn(s->conf, MG_OPT_MODEL_ID),
         .started_us = mg_wall_us(),
@@ -566,8 +584,8 @@ static void close_launcher(struct mg_server *s)
 mg_rc mg_server_open(const struct mg_server_opts *o, struct mg_server **ret, struct mg_err *err)
 {
     static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {
-        open_database, prepare_database, open_sandbox, open_model, open_users,
-        open_prices,   open_objects,     open_engine,  open_http,  open_launcher};
+        open_database, prepare_database, open_sandbox,  open_model, open_users,   open_prices,
+        open_objects,  open_engine,      open_webhooks, open_http,  open_launcher};
     struct mg_server *s = mg_xcalloc(1, sizeof(*s));
     s->opts = *o;
     s->conf = o->conf;
@@ -624,6 +642,7 @@ void mg_server_close(struct mg_server *s)
     mg_api_done(&s->app);
     if (s->model)
         mg_model_close(s->model);
+    mg_webhooks_stop(s->webhooks);
     mg_net_close(s->users);
     mg_wallet_free(s->wallet);
     mg_keyring_free(s->keyring);

@@ -161,11 +161,11 @@ static mg_rc claim(struct mg_wallet *w, const struct mg_token *t, bool *ret_mine
     return rc;
 }
 
-static void leave(struct mg_wallet *w, const struct mg_token *t)
+static void leave(struct mg_wallet *w, const struct mg_token *t, bool refused)
 {
     struct mg_err err = {0};
     pthread_mutex_lock(&w->lock);
-    if (mg_credential_leave_refresh(w->pg, t->row.id, &err) < 0)
+    if (mg_credential_leave_refresh(w->pg, t->row.id, refused, &err) < 0)
         mg_log(MG_WARN, "the claim of a refresh stays until its time is over", MG_F_STR("error", err.text));
     pthread_mutex_unlock(&w->lock);
 }
@@ -254,13 +254,10 @@ static mg_rc exchange(struct mg_wallet *w, struct mg_token *t, struct mg_cancel 
         rc = store(w, t, &n, err);
     if (rc >= 0)
         return rc;
-    leave(w, t);
-    if (refused) {
+    leave(w, t, refused);
+    if (refused)
         mg_log(MG_WARN, "a credential cannot be refreshed", MG_F_SV("credential", t->row.id),
                MG_F_STR("error", err->text));
-        if (w->opts.refresh_failed)
-            w->opts.refresh_failed(w->opts.ctx, &t->row);
-    }
     return rc;
 }
 

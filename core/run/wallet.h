@@ -26,9 +26,6 @@ struct mg_wallet_opts {
     const struct mg_keyring *keyring; /* NULL: no credential can be opened */
     struct mg_net *users;             /* where token endpoints are asked */
     const char *conninfo;             /* of a connection for refreshes alone */
-    /* A credential cannot be refreshed any more. NULL: nobody cares. */
-    void (*refresh_failed)(void *ctx, const struct mg_credential_row *row);
-    void *ctx;
 };
 struct mg_wallet *mg_wallet_new(const struct mg_wallet_opts *o);
 void mg_wallet_free(struct mg_wallet *w); /* NULL is fine */

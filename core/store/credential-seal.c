@@ -54,19 +54,23 @@ mg_rc mg_credential_claim_refresh(struct mg_arena *a, struct mg_pg *pg, struct m
     return rc;
 }
 
-static const struct mg_stmt SQL_LEAVE = {"credential_leave",
-                                         "UPDATE vault_credentials SET refresh_until = NULL WHERE id = $1"};
+static const struct mg_stmt SQL_LEAVE = {
+    "credential_leave",
+    "UPDATE vault_credentials SET refresh_until = NULL, refresh_failed_at = CASE WHEN $2::bool THEN now() ELSE"
+    " refresh_failed_at END WHERE id = $1",
+};
 
-mg_rc mg_credential_leave_refresh(struct mg_pg *pg, struct mg_sv id, struct mg_err *err)
+mg_rc mg_credential_leave_refresh(struct mg_pg *pg, struct mg_sv id, bool refused, struct mg_err *err)
 {
-    return mg_pg_exec(pg, &SQL_LEAVE, &id, 1, NULL, err);
+    return mg_pg_exec(pg, &SQL_LEAVE, (const struct mg_sv[]){id, mg_p_bool(refused)}, 2, NULL, err);
 }
 
 /* ---- keys ---- */
 
 static const struct mg_stmt SQL_KEYS = {
     "vault_keys",
-    "SELECT key_id, count(*) FROM vault_credentials WHERE secret IS NOT NULL GROUP BY key_id ORDER BY key_id",
+    "SELECT key_id, count(*), kind FROM (SELECT key_id, 'credential' AS kind FROM vault_credentials WHERE secret IS NOT"
+    " NULL UNION ALL SELECT key_id, 'webhook' FROM webhooks) s GROUP BY key_id, kind ORDER BY key_id, kind",
 };
 
 mg_rc mg_vault_check_keyring(struct mg_pg *pg, const struct mg_keyring *k, struct mg_err *err)
@@ -74,18 +78,18 @@ mg_rc mg_vault_check_keyring(struct mg_pg *pg, const struct mg_keyring *k, struc
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_pg_exec(pg, &SQL_KEYS, NULL, 0, &r, err);
     for (int i = 0; rc >= 0 && i < mg_res_rows(r); i++) {
-        struct mg_sv id = mg_res_sv(r, i, 0);
+        struct mg_sv id = mg_res_sv(r, i, 0), kind = mg_res_sv(r, i, 2);
         long long n = (long long)mg_res_int(r, i, 1);
         if (!k)
             return mg_err_set(err, MG_ECONFIG,
-                              "%lld stored credential%s sealed with key '%.*s', and MANGO_VAULT_KEYRING_FILE is not "
+                              "%lld stored %.*s%s sealed with key '%.*s', and MANGO_VAULT_KEYRING_FILE is not "
                               "set; name the keyring file that holds the key",
-                              n, n == 1 ? " is" : "s are", MG_SV_ARG(id));
+                              n, MG_SV_ARG(kind), n == 1 ? " is" : "s are", MG_SV_ARG(id));
         if (!mg_keyring_has(k, id))
             return mg_err_set(err, MG_ECONFIG,
-                              "%lld stored credential%s sealed with key '%.*s', which MANGO_VAULT_KEYRING_FILE lacks; "
+                              "%lld stored %.*s%s sealed with key '%.*s', which MANGO_VAULT_KEYRING_FILE lacks; "
                               "put the key back, and run `mango vault rekey` before a key is removed",
-                              n, n == 1 ? " is" : "s are", MG_SV_ARG(id));
+                              n, MG_SV_ARG(kind), n == 1 ? " is" : "s are", MG_SV_ARG(id));
     }
     return rc;
 }

@@ -77,7 +77,8 @@ mg_rc mg_credential_unseal(struct mg_arena *a, const struct mg_keyring *k, struc
 enum { MG_REFRESH_CLAIM_S = 40 /* longer than the exchange may take */ };
 mg_rc mg_credential_claim_refresh(struct mg_arena *a, struct mg_pg *pg, struct mg_sv id, struct mg_sv sealed,
                                   bool *ret_mine, struct mg_err *err) MG_MUSTCHECK;
-mg_rc mg_credential_leave_refresh(struct mg_pg *pg, struct mg_sv id, struct mg_err *err) MG_MUSTCHECK;
+/* refused: the endpoint will not take the token again, which webhooks are told. */
+mg_rc mg_credential_leave_refresh(struct mg_pg *pg, struct mg_sv id, bool refused, struct mg_err *err) MG_MUSTCHECK;
 
 /* Every key that sealed something must be in the keyring (NULL: there is none): MG_ECONFIG says which is not. */
 mg_rc mg_vault_check_keyring(struct mg_pg *pg, const struct mg_keyring *k, struct mg_err *err) MG_MUSTCHECK;

@@ -4,6 +4,7 @@ The packages go into the build folder once. Where a registry cannot be reached a
 the reason; MANGO_TEST_SDK=require makes that a failure. `make check` uses no network: there the variable must be set to anything.
 """
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -15,12 +16,14 @@ sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
 import go_tool  # noqa: E402
 from harness import BUILD, FakeModel, Mangod, SKIPPED  # noqa: E402
 from vault_rig import key_text, write_keyring  # noqa: E402
+from webhook_rig import LOCAL, Receiver, mango, new_webhook  # noqa: E402
 
 WORK = os.path.join(BUILD, "tests", "sdk")
 INSTALL_S, RUN_S = 600, 300
 NODE = "22.21.0"  # of the npm package node: the glob tool of the TypeScript SDK and the MCP SDK's server do not run on the 18 of Debian 12
 NPM = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
-PYTHON_PACKAGES = ["anthropic==2.14.0", "websockets==17.4"]
+PYTHON_PACKAGES = ["anthropic[webhooks]==2.14.0", "websockets==17.4"]
+NOTICES = ", webhooks"  # clients of this name find new notices in the file MANGO_NOTICES
 SCRIPTED = ["threads"]  # clients that need what only the scripted model says
 TYPESCRIPT = ["sdk-1.14.0", "sdk-1.2.0", "sdk-0.130.0", "sdk-0.120.0"]
 
@@ -87,9 +90,9 @@ def open_text(path):
 def prepare():
     """Copies of the scripts stand beside the packages, since node looks for them in the script's own folders."""
     os.makedirs(os.path.join(WORK, "go"), exist_ok=True)
-    for name in ("package.json", "checks.mjs", "typescript.mjs", "resources.mjs", "files.mjs", "threads.mjs", "ws_resume.mjs", "python_sdk.py", "resources.py", "ws_resume.py"):
+    for name in ("package.json", "checks.mjs", "typescript.mjs", "resources.mjs", "files.mjs", "threads.mjs", "webhooks.mjs", "ws_resume.mjs", "python_sdk.py", "resources.py", "webhooks.py", "ws_resume.py"):
         shutil.copy(os.path.join(HERE, name), WORK)
-    for name in ("go.mod", "go.sum", "main.go", "resources.go"):
+    for name in ("go.mod", "go.sum", "main.go", "resources.go", "webhooks.go"):
         shutil.copy(os.path.join(HERE, "go", name), os.path.join(WORK, "go"))
 
 
@@ -100,6 +103,7 @@ def clients():
         out += [(alias, ["node", "typescript.mjs", alias], WORK) for alias in TYPESCRIPT]
         out += [(f"{alias} resources", ["node", "resources.mjs", alias], WORK) for alias in TYPESCRIPT]
         out += [(f"{alias}, files", ["node", "files.mjs", alias], WORK) for alias in TYPESCRIPT]
+        out += [(alias + NOTICES, ["node", "webhooks.mjs", alias], WORK) for alias in TYPESCRIPT]
         out += [("ws from npm", ["node", "ws_resume.mjs"], WORK)]
         out += [("threads", ["node", "threads.mjs", TYPESCRIPT[0]], WORK)]
     else:
@@ -107,11 +111,12 @@ def clients():
     venv = install_python()
     if venv:
         out += [("python sdk", [venv, "python_sdk.py"], WORK), ("python sdk resources", [venv, "resources.py"], WORK), ("websockets from PyPI", [venv, "ws_resume.py"], WORK)]
+        out += [("python sdk" + NOTICES, [venv, "webhooks.py"], WORK)]
     else:
         missing += 1
     go = install_go("go", "go.stamp", "main.go", "client", ".")
     if go:
-        out += [("go sdk", [go], WORK)]
+        out += [("go sdk", [go], WORK), ("go sdk" + NOTICES, [go, "webhooks"], WORK)]
     else:
         missing += 1
     return out, missing
@@ -143,16 +148,32 @@ def keyring():
     return path
 
 
+def write_notices(server):
+    """Causes a few events and keeps what a webhook was told of them: the verifiers refuse what is older than five minutes."""
+    path = os.path.join(WORK, "notices.json")
+    with Receiver() as receiver:
+        hook, secret = new_webhook(server, receiver.url)
+        server.client.post(f"/v1/sessions/{server.client.new_session()['id']}/archive")
+        receiver.wait(1, "session.archived")
+        mango(server, "webhook", "delete", hook)
+        notices = [{"headers": n.headers, "raw": n.raw.decode()} for n in receiver.of()]
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump({"secret": secret, "notices": notices}, f)
+    return path
+
+
 def run_all(group, model_url):
     """The clients of a group against one server. model_url: of the scripted endpoint, or None for the offline model."""
     passed = failed = 0
     if not group:
         return 0, 0
-    with Mangod(database=None, env={"MANGO_DEFAULT_ENVIRONMENT": "cloud", "MANGO_VAULT_KEYRING_FILE": keyring()}, model_url=model_url) as server:
+    with Mangod(database=None, env={"MANGO_DEFAULT_ENVIRONMENT": "cloud", "MANGO_VAULT_KEYRING_FILE": keyring(), **LOCAL}, model_url=model_url) as server:
         env = dict(os.environ, MANGO_BASE_URL=f"http://127.0.0.1:{server.port}", MANGO_API_KEY=server.key)
         env.pop("ANTHROPIC_API_KEY", None)
         env.pop("ANTHROPIC_BASE_URL", None)
         for name, argv, cwd in group:
+            if name.endswith(NOTICES):
+                env["MANGO_NOTICES"] = write_notices(server)
             got = run(name, argv, cwd, env)
             passed, failed = passed + got[0], failed + got[1]
         if server.stop() != 0:

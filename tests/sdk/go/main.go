@@ -180,6 +180,10 @@ func deleteSession() error {
 
 func main() {
 	defer cancel()
+	if len(os.Args) > 1 && os.Args[1] == "webhooks" {
+		check("webhooks: unwrap takes every notice, and no other body", webhooks)
+		finish()
+	}
 	check("agents: new, update, list", agents)
 	check("environments: new, get", environments)
 	check("a message makes the model run bash, and the stream shows it", runBash)
@@ -189,8 +193,13 @@ func main() {
 	check("vaults and credentials", vaults)
 	check("memory stores, memories, versions", memory)
 	check("deployments and runs", deployments)
+	finish()
+}
+
+func finish() {
 	fmt.Printf("%d passed, %d failed\n", passed, failed)
 	if failed > 0 {
 		os.Exit(1)
 	}
+	os.Exit(0)
 }
