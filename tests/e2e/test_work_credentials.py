@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from api import Client
+from api import ApiError, Client
 from harness import BUILD, Mangod, main, wait_for
 from work_rig import Worker
 
@@ -182,7 +182,7 @@ class Matrix(unittest.TestCase):
                     got, text = call(f, w, key, method, base, path, body)
                     self.assertEqual(got, want, text)
 
-    def test_a_workers_endpoints(self):
+    def test_case_08_a_workers_endpoints_take_exactly_these_credentials(self):
         with Fixture() as f:
             self.check_table(f, "work", WORK)
             self.check_table(f, "session", SESSION)
@@ -201,6 +201,20 @@ class Matrix(unittest.TestCase):
                 body = json.dumps({"events": event if isinstance(event, list) else [event]}).encode()
                 status, _, text = Client(f.client.port, w.token).raw("POST", f"/v1/sessions/{w.session}/events", body, {"content-type": "application/json"})
                 self.assertEqual((status, type_ in text.decode()), (403, True), text)
+
+    def test_case_08_a_refusal_names_what_is_accepted_and_an_item_survives_an_upgrade(self):
+        with Fixture() as f:
+            w = f.item("active")
+            body = events_of(w, f.client, RESULT)
+            with self.assertRaises(ApiError) as caught:
+                Client(f.client.port, f.keys["env"]).post(f"/v1/sessions/{w.session}/events", body)
+            self.assertIn("work item", caught.exception.message)
+            self.assertIn("secret", caught.exception.message)
+            f.server.restart()  # an upgrade, as the worker sees it
+            self.assertTrue(w.heartbeat()["lease_extended"])
+            made = w.client.post(f"/v1/sessions/{w.session}/events", body)
+            self.assertEqual("user.tool_result", made["data"][0]["type"])
+            self.assertEqual([], w.open_calls())
 
     def test_where_the_operator_lets_environment_keys_act_for_sessions(self):
         with Fixture(MANGO_WORK_ALLOW_ENVIRONMENT_KEY="1") as f:

@@ -41,6 +41,18 @@ class Turn(unittest.TestCase):
                 wait_for("its timer is moved", lambda: ends()[busy_box] > before[busy_box], timeout=25)
                 self.assertEqual(ends()[idle_box], before[idle_box])
 
+    def test_case_49_a_sandbox_that_its_timer_ended_is_an_error_and_never_replaced(self):
+        with envd_rig.Peer("e2b", envd_rig.scripts()) as peer, Mangod(sandbox="e2b", env=peer.env) as m:
+            session = m.client.new_session()
+            self.assertIn("made", text_of(run(m, session, "echo kept > file; echo made")))
+            peer.end(peer.sandboxes()[0]["sandboxID"])  # what the service does when the timer is over
+            for restarted in (False, True):
+                if restarted:
+                    m.restart()
+                with self.subTest(restarted=restarted):
+                    self.assertIn("lost", str(run(m, session, "ls file || echo empty")))
+                    self.assertEqual([], peer.sandboxes())
+
     def test_through_e2b(self):
         self.whole("e2b")
 
