@@ -208,8 +208,8 @@ static mg_rc check_description(struct mg_sv s, struct mg_err *err)
     return MG_OK;
 }
 
-static mg_rc read_front(struct mg_arena *a, struct mg_sv text, struct mg_sv *ret_name, struct mg_sv *ret_description,
-                        struct mg_err *err)
+mg_rc mg_skill_front(struct mg_arena *a, struct mg_sv text, struct mg_sv *ret_name, struct mg_sv *ret_description,
+                     struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(MG_SKILL_FRONT_MAX);
     struct mg_sv rest = MG_SV(""), line, name = {NULL, 0}, description = {NULL, 0};
@@ -351,7 +351,7 @@ mg_rc mg_skill_check(struct mg_arena *a, struct mg_skill_file *files, int n, str
     const struct mg_skill_file *md = find_skill_md(&b);
     if (!md)
         return mg_err_set(err, MG_EINVAL, "files: '%.*s/SKILL.md' is missing", MG_SV_ARG(b.directory));
-    rc = read_front(a, md->content, &b.name, &b.description, err);
+    rc = mg_skill_front(a, md->content, &b.name, &b.description, err);
     if (rc >= 0 && !names_directory(b.directory, b.name))
         rc = mg_err_set(err, MG_EINVAL, "files: the top folder '%.*s' must have the skill's name, '%.*s'",
                         MG_SV_ARG(b.directory), MG_SV_ARG(b.name));

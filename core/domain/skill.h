@@ -38,6 +38,10 @@ mg_rc mg_skill_check(struct mg_arena *a, struct mg_skill_file *files, int n, str
 
 /* Whether the id is that of a skill of the type anthropic: the name in its SKILL.md, where a custom one has an id of our own. */
 bool mg_skill_is_vendors(struct mg_sv id);
+/* What the front matter of a SKILL.md says; also read by its fuzzer. */
+mg_rc mg_skill_front(struct mg_arena *a, struct mg_sv text, struct mg_sv *ret_name, struct mg_sv *ret_description,
+                     struct mg_err *err) MG_MUSTCHECK;
+
 /* An agent's skills: [{"type":"custom","skill_id":...,"version":...}] with version "latest" where none is given. Finished JSON text. */
 mg_rc mg_agent_skills_parse(struct mg_arena *a, const struct mg_json *v, const char *place, struct mg_sv *ret,
                             struct mg_err *err) MG_MUSTCHECK;
