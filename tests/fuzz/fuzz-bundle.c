@@ -37,23 +37,19 @@ static void check_round(struct mg_arena *a, const struct mg_skill_bundle *b)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct mg_arena *a = mg_arena_new();
+    /* What is no archive is taken as a SKILL.md. */
+    struct mg_skill_file alone = {.path = MG_SV("good-skill/SKILL.md"), .content = fuzz_text(data, size)};
     struct mg_skill_file *files = NULL;
     struct mg_skill_bundle bundle = {0};
-    struct mg_sv name, description;
     struct mg_err err = {0};
     int n = 0;
     mg_rc rc = mg_zip_read(a, fuzz_text(data, size), &files, &n, &err);
 
     fuzz_check_err(rc, &err);
-    if (rc == MG_OK) {
+    if (rc == MG_OK)
         check_files(files, n);
-        rc = mg_skill_check(a, files, n, &bundle, &err);
-        fuzz_check_err(rc, &err);
-    } else {
-        rc = mg_skill_front(a, fuzz_text(data, size), &name, &description, &(struct mg_err){0});
-        fuzz_check(rc < 0 || (name.len > 0 && name.len <= MG_SKILL_NAME_MAX), "a skill's name has a bounded length");
-        rc = MG_EINVAL;
-    }
+    rc = mg_skill_check(a, rc == MG_OK ? files : &alone, rc == MG_OK ? n : 1, &bundle, &err);
+    fuzz_check_err(rc, &err);
     if (rc == MG_OK)
         check_round(a, &bundle);
     mg_arena_free(a);

@@ -144,6 +144,8 @@ static void an_early_refusal_comes_through_while_the_body_is_sent(void **state)
     assert_true(s.given < s.total);
 }
 
+enum { PAUSE_MS = 3000 }; /* of the reader; half of it without a byte is what would end the call */
+
 static int32_t slow_sink(void *ctx, int32_t stream, const char *p, uint64_t n)
 {
     struct peer_answer *a = ctx;
@@ -151,7 +153,7 @@ static int32_t slow_sink(void *ctx, int32_t stream, const char *p, uint64_t n)
     (void)p;
     a->got += n;
     if (a->got == n) { /* the first time: so long that an endless peer would fill any memory */
-        uint64_t until = mg_now_ns() + PEER_SECOND_NS / 2;
+        uint64_t until = mg_now_ns() + (uint64_t)PAUSE_MS * 1000000;
         while (mg_now_ns() < until) {
             const struct timespec step = {.tv_nsec = 50000000};
             (void)nanosleep(&step, NULL);
@@ -169,10 +171,11 @@ static void a_slow_reader_holds_a_flooding_peer_back(void **state)
     char path[64];
     (void)snprintf(path, sizeof(path), "http://peer/flood/%d", TOTAL);
     peer_sink_to(&a, slow_sink);
-    assert_int_equal(peer_call(
-                         (struct mango_http_req){
-                             .url = z(path), .unix_socket = z(peer_sock), .max_body = UINT64_MAX, .idle_ms = 200},
-                         &a),
+    assert_int_equal(peer_call((struct mango_http_req){.url = z(path),
+                                                       .unix_socket = z(peer_sock),
+                                                       .max_body = UINT64_MAX,
+                                                       .idle_ms = PAUSE_MS / 2},
+                               &a),
                      MANGO_OK);
     assert_int_equal(a.got, TOTAL); /* and the pause was no idle time */
     assert_true(a.enough_at < 8 * 1000 * 1000);
