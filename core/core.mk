@@ -188,6 +188,8 @@ libcore_la_SOURCES = \
 	core/domain/agent-tools.h \
 	core/domain/agent.c \
 	core/domain/agent.h \
+	core/domain/content-file.c \
+	core/domain/content-file.h \
 	core/domain/content.c \
 	core/domain/content.h \
 	core/domain/credential.c \
@@ -326,6 +328,8 @@ libcore_la_SOURCES = \
 	core/object/s3.c \
 	core/run/assemble.c \
 	core/run/assemble.h \
+	core/run/attached.c \
+	core/run/attached.h \
 	core/run/backend-wait.c \
 	core/run/box.c \
 	core/run/budget.c \
@@ -423,6 +427,8 @@ libcore_la_SOURCES = \
 	core/service/agent.h \
 	core/service/client-result.c \
 	core/service/client-result.h \
+	core/service/content-file.c \
+	core/service/content-file.h \
 	core/service/deploy.c \
 	core/service/deploy.h \
 	core/service/environment.c \
@@ -516,6 +522,8 @@ libcore_la_SOURCES = \
 	core/store/sandbox-list.c \
 	core/store/sandbox.c \
 	core/store/sandbox.h \
+	core/store/session-file.c \
+	core/store/session-file.h \
 	core/store/session-state.c \
 	core/store/session-state.h \
 	core/store/session.c \

@@ -22,4 +22,6 @@ dist_migrations_DATA = \
 	migrations/0018_skills.sql \
 	migrations/0019_session_memory.sql \
 	migrations/0020_session_memories.sql \
-	migrations/0021_webhooks.sql
+	migrations/0021_webhooks.sql \
+	migrations/0022_session_files.sql
+	migrations/0021_session_files.sql

@@ -178,6 +178,7 @@ e2e_tests = \
 	tests/e2e/test_barriers.py \
 	tests/e2e/test_budget.py \
 	tests/e2e/test_cli.py \
+	tests/e2e/test_content_files.py \
 	tests/e2e/test_context.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \
@@ -324,6 +325,7 @@ EXTRA_DIST += \
 	tests/e2e/test_barriers.py \
 	tests/e2e/test_budget.py \
 	tests/e2e/test_cli.py \
+	tests/e2e/test_content_files.py \
 	tests/e2e/test_context.py \
 	tests/e2e/test_contract.py \
 	tests/e2e/test_crash_boundaries.py \

@@ -6,8 +6,6 @@
 #include "base/mem.h"
 #include "crypto/hash.h"
 
-#define NO_FILES "file sources are not part of this build; send the content as base64 or as a URL"
-
 enum { URL_MAX = 2048 /* characters of a source's URL */ };
 
 /* ---- sources ---- */
@@ -90,6 +88,22 @@ static mg_rc check_url_source(struct mg_arena *a, const struct mg_json *src, con
     return check_http_url(a, m[1], mg_place(p, place, "url"), err);
 }
 
+/* Only what a client says may name a file: results come from workers, whose token does not read all files. */
+static mg_rc check_file_source(struct mg_arena *a, const struct mg_json *src, const char *place, bool spoken,
+                               struct mg_err *err)
+{
+    static const struct mg_field_rule RULES[] = {
+        {.name = "type", .type = MG_FT_STRING},
+        {.name = "file_id", .type = MG_FT_ID, .flags = MG_FF_REQUIRED},
+        {.name = NULL},
+    };
+    const struct mg_json *m[2];
+    if (!spoken)
+        return mg_err_set(err, MG_EINVAL,
+                          "%s.type: a file source is taken in a user.message only; send the content as base64", place);
+    return mg_check_object(a, src, place, RULES, m, err);
+}
+
 static mg_rc check_source(struct mg_arena *a, const struct mg_json *src, const char *place, bool image, bool spoken,
                           struct mg_err *err)
 {
@@ -106,7 +120,7 @@ static mg_rc check_source(struct mg_arena *a, const struct mg_json *src, const c
     case SRC_URL:
         return check_url_source(a, src, place, err);
     case SRC_FILE:
-        return mg_err_set(err, MG_EINVAL, "%s.type: " NO_FILES, place);
+        return check_file_source(a, src, place, spoken, err);
     }
     return MG_OK;
 }
@@ -150,7 +164,8 @@ static mg_rc check_image(struct mg_arena *a, const struct mg_json *b, const char
     return check_source(a, m[1], mg_place(p, place, "source"), true, spoken, err);
 }
 
-static mg_rc check_document(struct mg_arena *a, const struct mg_json *b, const char *place, struct mg_err *err)
+static mg_rc check_document(struct mg_arena *a, const struct mg_json *b, const char *place, bool spoken,
+                            struct mg_err *err)
 {
     static const struct mg_field_rule RULES[] = {
         {.name = "type", .type = MG_FT_STRING},
@@ -164,7 +179,7 @@ static mg_rc check_document(struct mg_arena *a, const struct mg_json *b, const c
     if (rc < 0)
         return rc;
     char p[MG_PATH_MAX];
-    return check_source(a, m[1], mg_place(p, place, "source"), false, false, err);
+    return check_source(a, m[1], mg_place(p, place, "source"), false, spoken, err);
 }
 
 static mg_rc check_search_result(struct mg_arena *a, const struct mg_json *b, const char *place, struct mg_err *err)
@@ -226,7 +241,7 @@ static mg_rc check_block(struct mg_arena *a, const struct mg_json *b, const char
     if (bits[t] == MG_CONTENT_IMAGE)
         return check_image(a, b, place, spoken, err);
     if (bits[t] == MG_CONTENT_DOCUMENT)
-        return check_document(a, b, place, err);
+        return check_document(a, b, place, spoken, err);
     return check_search_result(a, b, place, err);
 }
 

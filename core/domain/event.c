@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "domain/check.h"
-#include "domain/content.h"
+#include "domain/content-file.h"
 #include "json/write.h"
 
 static const struct {
@@ -79,10 +79,10 @@ bool mg_event_type_is_contract(struct mg_sv name)
 /* ---- drafts ---- */
 
 enum {
-    INITIAL_MAX = 50,         /* initial_events of a session: the contract's */
-    DENY_MESSAGE_MAX = 10000, /* characters: it goes to the model as a tool result */
-    RUBRIC_MAX = 262144,      /* characters of a rubric or a description: semantics OU4 */
-    ITERATIONS = 3,           /* cycles of an outcome that names none, and the most: the contract's */
+    INITIAL_MAX = 50,                 /* initial_events of a session: the contract's */
+    DENY_MESSAGE_MAX = 10000,         /* characters: it goes to the model as a tool result */
+    RUBRIC_MAX = MG_RUBRIC_CHARS_MAX, /* characters of a rubric or a description: semantics OU4 */
+    ITERATIONS = 3,                   /* cycles of an outcome that names none, and the most: the contract's */
     ITERATIONS_MAX = 20,
 };
 
@@ -146,11 +146,16 @@ static const struct mg_field_rule OUTCOME_RULES[] = {
     RULE_END,
 };
 enum { R_TYPE, R_CONTENT, N_RUBRIC };
-static const char *const RUBRIC_TYPES[] = {"text", NULL};
+static const char *const RUBRIC_TYPES[] = {"text", "file", NULL};
 static const struct mg_field_rule RUBRIC_RULES[] = {
     [R_TYPE] = {.name = "type", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED, .one_of = RUBRIC_TYPES},
     [R_CONTENT] =
         {.name = "content", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED | MG_FF_TEXT, .min = 1, .max = RUBRIC_MAX},
+    RULE_END,
+};
+static const struct mg_field_rule RUBRIC_FILE_RULES[] = {
+    [R_TYPE] = {.name = "type", .type = MG_FT_STRING, .flags = MG_FF_REQUIRED},
+    [R_CONTENT] = {.name = "file_id", .type = MG_FT_ID, .flags = MG_FF_REQUIRED},
     RULE_END,
 };
 
@@ -249,19 +254,16 @@ static mg_rc fill_outcome(struct mg_arena *a, const struct mg_json *const *m, co
 {
     char p[MG_PATH_MAX];
     const struct mg_json *r[N_RUBRIC];
-    const struct mg_json *type = mg_json_get(m[O_RUBRIC], "type");
-    if (mg_json_is(type, MG_JSON_STRING) && mg_sv_eqz(mg_json_str(a, type), "file"))
-        return mg_err_set(err, MG_EINVAL,
-                          "%s: files are not part of this build; send {\"type\":\"text\",\"content\":...}",
-                          mg_place(p, place, "rubric.type"));
-    mg_rc rc = mg_check_object(a, m[O_RUBRIC], mg_place(p, place, "rubric"), RUBRIC_RULES, r, err);
+    bool file = mg_sv_eqz(text_of(a, m[O_RUBRIC], "type"), "file");
+    mg_rc rc =
+        mg_check_object(a, m[O_RUBRIC], mg_place(p, place, "rubric"), file ? RUBRIC_FILE_RULES : RUBRIC_RULES, r, err);
     if (rc < 0)
         return rc;
     d->max_iterations = ITERATIONS;
     if (mg_given(m[O_ITERATIONS]))
         (void)mg_json_i64(m[O_ITERATIONS], &d->max_iterations);
     d->description = mg_json_str(a, m[O_DESCRIPTION]);
-    d->rubric = mg_json_str(a, r[R_CONTENT]);
+    *(file ? &d->rubric_file : &d->rubric) = mg_json_str(a, r[R_CONTENT]);
     d->members =
         mg_arena_printf(a, "\"description\":%.*s,\"rubric\":%.*s,\"max_iterations\":%lld",
                         MG_SV_ARG(m[O_DESCRIPTION]->raw), MG_SV_ARG(m[O_RUBRIC]->raw), (long long)d->max_iterations);

@@ -63,6 +63,9 @@ struct mg_draft {
     struct mg_sv thread_id;           /* decoded session_thread_id, or empty */
     struct mg_sv deny_message;        /* decoded */
     struct mg_sv description, rubric; /* of an outcome, decoded */
+    struct mg_sv rubric_file;         /* id of the file that holds the rubric, or empty */
+    struct mg_sv *files; /* ids of the files that its blocks name: filled in by the service that read them */
+    int n_files;
     int64_t max_iterations;
     bool allow;    /* confirmation */
     bool is_error; /* results */
@@ -78,7 +81,7 @@ enum { MG_EVENTS_PER_POST_MAX = 100 /* drafts of one request: bounds one transac
 /* Where an array of events comes from, and so which may be in it. */
 enum { MG_DRAFTS_POST, MG_DRAFTS_INITIAL, MG_DRAFTS_DEPLOYMENT };
 /* Checks {"events":[...]} (or an initial_events array: only user.message and user.define_outcome, of a deployment also system.message, at most 50). Errors name
- * the place: "events[2].content[0].type: ...". What is not there yet (file sources) is refused by name. */
+ * the place: "events[2].content[0].type: ...". Whether the files that they name are there is not known here. */
 mg_rc mg_drafts_parse(struct mg_arena *a, const struct mg_json *events, const char *path, int where,
                       struct mg_draft **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
 

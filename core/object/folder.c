@@ -154,13 +154,14 @@ static mg_rc check_size(int fd, int64_t size, struct mg_err *err)
     if (fstat(fd, &st) < 0)
         return failed(err, "cannot be read");
     if (!S_ISREG(st.st_mode) || st.st_size != size)
-        return mg_err_set(err, MG_EIO, "the object store has another number of bytes than were stored");
+        return mg_err_code(err, MG_EIO, MG_OBJECT_LOST,
+                           "the object store has another number of bytes than were stored");
     return MG_OK;
 }
 
 static mg_rc missing(struct mg_err *err)
 {
-    return mg_err_set(err, MG_EIO, "the object store does not have these bytes any more");
+    return mg_err_code(err, MG_EIO, MG_OBJECT_LOST, "the object store does not have these bytes any more");
 }
 
 static mg_rc folder_read(struct mg_object_backend *b, const char *key, int64_t size, mg_object_sink *sink, void *ctx,

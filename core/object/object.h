@@ -20,6 +20,9 @@ enum {
     MG_OBJECT_PIECE = 64 * 1024, /* bytes that a reader gets at once */
 };
 
+/* The error code (with MG_EIO) of a read whose bytes are not there any more, or are others: no other try mends it. */
+#define MG_OBJECT_LOST "object_lost"
+
 struct mg_objects;
 struct mg_upload;
 

@@ -339,7 +339,8 @@ static enum mg_net_go on_body(void *ctx, const char *p, size_t n)
     if (!good(r->status))
         return MG_NET_GO; /* words about the failure */
     if ((int64_t)n > r->left)
-        r->rc = mg_err_set(&r->err, MG_EIO, "the object store has another number of bytes than were stored");
+        r->rc = mg_err_code(&r->err, MG_EIO, MG_OBJECT_LOST,
+                            "the object store has another number of bytes than were stored");
     else
         r->rc = r->sink(r->ctx, mg_sv_n(p, n), &r->err);
     r->left -= (int64_t)n;
@@ -349,7 +350,7 @@ static enum mg_net_go on_body(void *ctx, const char *p, size_t n)
 static mg_rc read_fault(int status, struct mg_err *err)
 {
     if (status == 404)
-        return mg_err_set(err, MG_EIO, "the object store does not have these bytes any more");
+        return mg_err_code(err, MG_EIO, MG_OBJECT_LOST, "the object store does not have these bytes any more");
     return store_fault(err, "give an object", status, "no answer: ");
 }
 

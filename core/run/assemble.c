@@ -2,6 +2,7 @@
 #include "run/skills.h"
 
 #include "base/siphash.h"
+#include "run/attached.h"
 #include "run/server-tools.h"
 #include "run/mcp.h"
 #include "run/delegate.h"
@@ -88,6 +89,9 @@ mg_rc mg_assemble(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct
     ret->user = mg_turn_user_content(a, ret->in.trigger_types, ret->in.triggers, ret->in.n_triggers);
     mg_context_build(&ret->context, a, &ret->in, ret->user, ret->fixed,
                      ret->request.system.len + ret->request.tools.len, mg_window_of(window, o->max_tokens));
+    rc = mg_attached_weigh(pg, a, &r->session, ret, err);
+    if (rc < 0)
+        return rc;
     if (!ret->in.grade)
         ret->compact = mg_compact_plan(&ret->context);
     set_entries(a, ret);

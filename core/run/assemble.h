@@ -5,6 +5,9 @@
 
 #include "run/compact.h"
 #include "run/engine-internal.h"
+#include "store/session-file.h"
+
+enum { MG_LOST_MAX = 32 /* files that one step says are gone; the next one says the rest */ };
 
 struct mg_assembly {
     struct mg_res *res; /* holds the rows */
@@ -15,10 +18,19 @@ struct mg_assembly {
     struct mg_context context;
     struct mg_compact compact;
     struct mg_request request; /* the turn's, or with compact.how ASK the one for the summary */
+    /* attached.h */
+    struct mg_session_file *files; /* NULL: no entry may name one */
+    int n_files;
+    struct mg_context_mark *lost;
+    int n_lost;
+    char **owned; /* contents with their files' bytes */
+    int n_owned;
 };
 
 static inline void mg_assembly_cleanup(struct mg_assembly *x)
 {
+    for (int i = 0; i < x->n_owned; i++)
+        free(x->owned[i]);
     mg_res_free(x->res);
 }
 /* MG_EFENCED when the turn's claim is no longer the run's or its step is not `model`. */

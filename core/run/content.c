@@ -50,7 +50,8 @@ static size_t data_bytes(struct mg_arena *a, const struct mg_json *v, int64_t *t
         return data.len;
     }
     if (mg_sv_eqz(type, "document") && mg_sv_eqz(type_of(a, mg_json_get(v, "source")), "base64")) {
-        *tokens += (int64_t)data.len / DOCUMENT_BYTES_PER_TOKEN;
+        int64_t n = (int64_t)data.len / DOCUMENT_BYTES_PER_TOKEN;
+        *tokens += n < MG_CONTEXT_PDF_TOKENS ? n : MG_CONTEXT_PDF_TOKENS;
         return data.len;
     }
     size_t n = 0;

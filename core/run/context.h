@@ -13,7 +13,9 @@ enum {
         3000, /* bytes of a long text that an excerpt keeps: three quarters of its head, one of its tail (CX3) */
     MG_CONTEXT_REPLACE_MAX = 8,     /* blocks that may be replaced in one turn; each costs a request */
     MG_CONTEXT_IMAGE_TOKENS = 4800, /* the most that an endpoint counts for an image within its limits */
-    MG_CONTEXT_SUMMARY = -1,        /* entry number of the summary */
+    MG_CONTEXT_PDF_TOKENS =
+        100000, /* the most that a PDF is thought to count: its bytes say little, and the endpoint says when it is more */
+    MG_CONTEXT_SUMMARY = -1, /* entry number of the summary */
 };
 
 struct mg_context_entry {

@@ -111,6 +111,11 @@ static void hand_on(struct mg_engine *e)
     mg_pg_free(pg);
 }
 
+struct mg_objects *mg_engine_objects(const struct mg_engine *e)
+{
+    return e->opts.objects;
+}
+
 const struct mg_prices *mg_engine_prices(const struct mg_engine *e)
 {
     return e->opts.prices;

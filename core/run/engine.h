@@ -65,6 +65,7 @@ struct mg_engine_opts {
 };
 
 const struct mg_prices *mg_engine_prices(const struct mg_engine *e);
+struct mg_objects *mg_engine_objects(const struct mg_engine *e); /* NULL: there is no object store */
 /* The node's row must be registered before. */
 mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, struct mg_err *err) MG_MUSTCHECK;
 /* Runs no new step, lets running commits end, hands the turns on, joins all threads. The hub's owner must still run. Calls that come later do nothing. */

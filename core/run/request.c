@@ -1,5 +1,6 @@
 #include "base/log.h"
 #include "run/assemble.h"
+#include "run/attached.h"
 #include "run/engine-internal.h"
 #include "run/outcome.h"
 #include "run/mcp.h"
@@ -63,6 +64,9 @@ static mg_rc prepare(struct mg_run *r, struct mg_pg *pg, struct mg_buf *body, st
         return rc;
     if (x.compact.how == MG_COMPACT_EXTRACT || x.compact.how == MG_COMPACT_EXCERPT)
         return mg_run_compact_local(r, pg, a, &x, ret_st, err);
+    rc = mg_attached_fill(r, pg, a, &x, err);
+    if (rc < 0 || x.n_lost)
+        return rc < 0 ? rc : mg_run_attached_lost(r, pg, a, &x, ret_st, err);
     remember(r, &x);
     rc = mg_buf_sv(beta, mg_request_beta(&x.request));
     if (rc == MG_OK)

@@ -11,6 +11,7 @@
 #include "run/outcome.h"
 #include "run/turn.h"
 #include "service/client-result.h"
+#include "service/content-file.h"
 #include "service/work.h"
 
 /* The calls of a thread's present assistant message, once loaded. */
@@ -454,7 +455,7 @@ static mg_rc admit_draft(struct admission *ad, const struct mg_draft *d, int i, 
         store_draft(ad, d, i, false);
         ad->step.st.queued_inputs++;
         ad->step.st.relays = 0;
-        return MG_OK;
+        return mg_content_files_pin(ad->step.t, &ad->step.st.session, d, err);
     case MG_EV_USER_DEFINE_OUTCOME:
         return mg_budget_reached(&ad->step.st) ? budget_is_used_up(i, err) : admit_outcome(ad, d, i, err);
     case MG_EV_SYSTEM_MESSAGE:
@@ -554,11 +555,14 @@ static void admission_go(struct mg_engine *e, const struct admission *ad)
 }
 
 mg_rc mg_admit(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
-               struct mg_sv session_id, const struct mg_draft *drafts, int n, struct mg_buf *out, struct mg_id *ret_ids,
+               struct mg_sv session_id, struct mg_draft *drafts, int n, struct mg_buf *out, struct mg_id *ret_ids,
                struct mg_err *err)
 {
     mg_auto(admission) struct admission ad = {0};
-    mg_rc rc = mg_step_begin(&ad.step, e, pg, a, session_id, mg_id_sv(&who->workspace), -1, err);
+    mg_rc rc = mg_content_files_read(mg_engine_objects(e), pg, a, mg_id_sv(&who->workspace), "events", drafts, n, err);
+    if (rc < 0)
+        return rc;
+    rc = mg_step_begin(&ad.step, e, pg, a, session_id, mg_id_sv(&who->workspace), -1, err);
     if (rc == MG_OK)
         rc = mg_works_may_send(&ad.step, who, drafts, n, err);
     if (rc == MG_OK)

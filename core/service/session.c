@@ -12,6 +12,7 @@
 #include "run/turn.h"
 #include "sandbox/manager.h"
 #include "service/admission.h"
+#include "service/content-file.h"
 #include "store/mcp-tools.h"
 #include "service/resource.h"
 #include "service/roster.h"
@@ -89,6 +90,10 @@ static mg_rc create(struct mg_engine *e, const struct mg_sandboxes *boxes, struc
     struct mg_admitted *admitted = NULL;
     struct mg_skill_pins skills = {.n = 0};
     mg_rc rc = d ? mg_session_parse_deployed(a, body, &c, err) : mg_session_parse_create(a, body, &c, err);
+    if (rc < 0)
+        return rc;
+    rc = mg_content_files_read(mg_engine_objects(e), pg, a, mg_id_sv(&who->workspace), "initial_events", c.events,
+                               c.n_events, err);
     if (rc < 0)
         return rc;
     struct mg_session_new *s = mg_arena_new_of(a, struct mg_session_new);

@@ -89,8 +89,10 @@ static const struct mg_stmt SQL_LOCK = {"file_lock",
                                         "SELECT 1 FROM files WHERE workspace_id = $1 AND id = $2 FOR UPDATE"};
 static const struct mg_stmt SQL_USED = {
     "file_used",
-    "SELECT r.session_id FROM session_resources r JOIN session_state st ON st.session_id = r.session_id"
-    " WHERE r.file_id = $1 AND st.deleting_at IS NULL LIMIT 1",
+    "SELECT r.session_id, r.told FROM (SELECT session_id, false AS told FROM session_resources WHERE file_id = $1"
+    " UNION ALL SELECT session_id, true FROM session_files WHERE file_id = $1) r"
+    " JOIN session_state st ON st.session_id = r.session_id JOIN sessions s ON s.id = r.session_id"
+    " WHERE st.deleting_at IS NULL AND NOT (r.told AND s.archived_at IS NOT NULL) ORDER BY r.told LIMIT 1",
 };
 
 static mg_rc check_unused(struct mg_txn *t, struct mg_sv workspace, struct mg_sv id, struct mg_err *err)
@@ -103,8 +105,10 @@ static mg_rc check_unused(struct mg_txn *t, struct mg_sv workspace, struct mg_sv
         rc = mg_txn_query(t, &SQL_USED, &id, 1, &r, err);
     if (rc < 0 || mg_res_rows(r) == 0)
         return rc;
-    return mg_err_set(err, MG_ECONFLICT, "file '%.*s' is a resource of session '%.*s'; remove it there first",
-                      MG_SV_ARG(mg_shown_id(id)), MG_SV_ARG(mg_res_sv(r, 0, 0)));
+    bool told = mg_res_bool(r, 0, 1);
+    return mg_err_set(err, MG_ECONFLICT, "file '%.*s' is %s session '%.*s'; %s first", MG_SV_ARG(mg_shown_id(id)),
+                      told ? "content of a message of" : "a resource of", MG_SV_ARG(mg_res_sv(r, 0, 0)),
+                      told ? "archive or delete the session" : "remove it there");
 }
 
 mg_rc mg_file_delete(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv id,
@@ -155,7 +159,9 @@ mg_rc mg_file_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_qu
 
 static const struct mg_stmt SQL_EXPIRE = {
     "files_expire",
-    "WITH gone AS (DELETE FROM files WHERE id IN (SELECT id FROM files WHERE expires_at <= now() ORDER BY expires_at"
+    "WITH gone AS (DELETE FROM files WHERE id IN (SELECT id FROM files f WHERE expires_at <= now()"
+    " AND NOT EXISTS (SELECT 1 FROM session_files p JOIN sessions s ON s.id = p.session_id"
+    " WHERE p.file_id = f.id AND s.archived_at IS NULL) ORDER BY expires_at"
     " LIMIT $1::int FOR UPDATE SKIP LOCKED) RETURNING object_key)"
     " UPDATE objects o SET state = 'deleting', revision = nextval('object_revisions'), last_checked_at = NULL FROM gone"
     " WHERE o.key = gone.object_key AND o.state = 'ready' RETURNING o.key",

@@ -198,7 +198,7 @@ class Outcomes(TurnCase):
             ({"description": None}, "events[0].description"),
             ({"rubric": "text"}, "events[0].rubric"),
             ({"rubric": {"type": "text"}}, "events[0].rubric.content"),
-            ({"rubric": {"type": "file", "file_id": "file_1"}}, "events[0].rubric.type"),
+            ({"rubric": {"type": "file"}}, "events[0].rubric.file_id"),
             ({"rubric": {"type": "text", "content": "x" * 262145}}, "events[0].rubric.content"),
             ({"rubric": {"type": "text", "content": "x", "y": 1}}, "events[0].rubric.y"),
             ({"max_iterations": 0}, "events[0].max_iterations"),

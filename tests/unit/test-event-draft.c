@@ -117,7 +117,15 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
         {CONTENT("{\"type\":\"text\",\"text\":\" \\n\"}"), "white space"},
         {CONTENT("{\"type\":\"text\",\"text\":1}"), "events[0].content[0].text: must be a string; got a number"},
         {CONTENT("{\"type\":\"text\",\"text\":\"x\",\"cache_control\":{}}"), "cache_control: unknown field"},
-        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"file\",\"file_id\":\"f\"}}"), "file sources are not part"},
+        {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"file\"}}"), "source.file_id: is required"},
+        {CONTENT("{\"type\":\"document\",\"source\":{\"type\":\"file\",\"file_id\":\"a b\"}}"),
+         "source.file_id: must be an id"},
+        {"[{\"type\":\"user.tool_result\",\"tool_use_id\":\"a\",\"content\":[{\"type\":\"image\",\"source\":{\"type\":"
+         "\"file\","
+         "\"file_id\":\"f\"}}]}]",
+         "a file source is taken in a user.message only"},
+        {"[{\"type\":\"user.define_outcome\",\"description\":\"d\",\"rubric\":{\"type\":\"file\"}}]",
+         "rubric.file_id: is required"},
         {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"text\"}}"),
          "source.type: must be one of base64, url, file"},
         {CONTENT("{\"type\":\"image\",\"source\":{\"type\":\"url\",\"url\":\"ftp://x\"}}"),
