@@ -42,7 +42,7 @@ static bool reserved(struct mg_sv path)
     return mg_sv_starts(path, "/workspace/.mango");
 }
 
-static mg_rc check_path(struct mg_sv path, const char *place, struct mg_err *err)
+mg_rc mg_mount_path_check(struct mg_sv path, const char *place, struct mg_err *err)
 {
     if (path.len > MG_MOUNT_PATH_MAX)
         return mg_err_set(err, MG_EINVAL, "%s: may have at most %d bytes", place, MG_MOUNT_PATH_MAX);
@@ -148,7 +148,7 @@ mg_rc mg_resource_parse(struct mg_arena *a, const struct mg_json *v, const char 
     ret->mount_path = mg_json_str(a, m[2]);
     if (ret->mount_path.len > 0 && ret->mount_path.ptr[0] != '/') /* the SDKs' example says "data.csv" */
         ret->mount_path = mg_arena_printf(a, MG_MOUNT_UPLOADS "/%.*s", MG_SV_ARG(ret->mount_path));
-    return check_path(ret->mount_path, mg_place(p, place, "mount_path"), err);
+    return mg_mount_path_check(ret->mount_path, mg_place(p, place, "mount_path"), err);
 }
 
 static mg_rc check_pair(const struct mg_resource_spec *x, int i, int n, struct mg_err *err)

@@ -29,6 +29,8 @@ mg_rc mg_resource_parse(struct mg_arena *a, const struct mg_json *v, const char 
 /* The array of a session's creation; no two may meet at one place. */
 mg_rc mg_resources_parse(struct mg_arena *a, const struct mg_json *v, struct mg_resource_spec **ret, int *ret_n,
                          struct mg_err *err) MG_MUSTCHECK;
+/* An absolute path at which a file may be mounted; also read by its fuzzer. */
+mg_rc mg_mount_path_check(struct mg_sv path, const char *place, struct mg_err *err) MG_MUSTCHECK;
 /* Whether one of the paths is the other or lies below it. */
 bool mg_mounts_meet(struct mg_sv a, struct mg_sv b);
 
