@@ -250,6 +250,7 @@ e2e_tests = \
 	tests/sdk/run_official.py \
 	tests/sdk/run_srt.py \
 	tests/sdk/run_worker_compare.py \
+	tests/sdk/run_worker_prepare.py \
 	tests/sdk/run_workers.py
 
 # mangod with hooks that obey MANGO_TEST_HOOKS; the linker does not take hook-none from libcore then.
@@ -450,6 +451,7 @@ EXTRA_DIST += \
 	tests/sdk/run_official.py \
 	tests/sdk/run_srt.py \
 	tests/sdk/run_worker_compare.py \
+	tests/sdk/run_worker_prepare.py \
 	tests/sdk/run_workers.py \
 	tests/sdk/srt/package.json \
 	tests/sdk/threads.mjs \
