@@ -77,7 +77,6 @@ static void check_texts(struct mg_arena *a, struct mg_sv text)
     (void)mg_file_type(a, text, name);
     (void)!mg_file_expiry(text, &seconds, &err);
     (void)!mg_memory_path_check(text, "path", &err);
-    (void)!mg_mount_path_check(text, "mount_path", &err);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
