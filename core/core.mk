@@ -359,6 +359,13 @@ libcore_la_SOURCES = \
 	core/run/mcp-tools.h \
 	core/run/mcp-work.h \
 	core/run/mcp.h \
+	core/run/memory-apply.c \
+	core/run/memory-internal.h \
+	core/run/memory-look.c \
+	core/run/memory-prompt.c \
+	core/run/memory-put.c \
+	core/run/memory.c \
+	core/run/memory.h \
 	core/run/mounts.c \
 	core/run/mounts.h \
 	core/run/ongoing.c \

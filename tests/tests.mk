@@ -199,6 +199,7 @@ e2e_tests = \
 	tests/e2e/test_launchers_docker.py \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_memory.py \
+	tests/e2e/test_memory_mounts.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_objects.py \
@@ -347,6 +348,7 @@ EXTRA_DIST += \
 	tests/e2e/test_launchers_docker.py \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_memory.py \
+	tests/e2e/test_memory_mounts.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_objects.py \

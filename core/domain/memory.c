@@ -62,8 +62,8 @@ mg_rc mg_memory_store_parse_update(struct mg_arena *a, const struct mg_json *bod
 
 /* ---- memories ---- */
 
-static mg_rc content_of(struct mg_arena *a, struct mg_sv text, const char *place, struct mg_memory_content *ret,
-                        struct mg_err *err)
+mg_rc mg_memory_content_of(struct mg_arena *a, struct mg_sv text, const char *place, struct mg_memory_content *ret,
+                           struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(8 * MG_MEMORY_CONTENT_MAX);
     char *hex = mg_arena_alloc(a, MG_SHA256_HEX);
@@ -103,7 +103,7 @@ mg_rc mg_memory_parse_create(struct mg_arena *a, const struct mg_json *body, str
         rc = take_path(a, m[0], ret, err);
     if (rc < 0)
         return rc;
-    return content_of(a, mg_given(m[1]) ? mg_json_str(a, m[1]) : MG_SV(""), "content", &ret->content, err);
+    return mg_memory_content_of(a, mg_given(m[1]) ? mg_json_str(a, m[1]) : MG_SV(""), "content", &ret->content, err);
 }
 
 static mg_rc take_precondition(struct mg_arena *a, const struct mg_json *v, struct mg_memory_wish *x,
@@ -146,6 +146,6 @@ mg_rc mg_memory_parse_update(struct mg_arena *a, const struct mg_json *body, str
     if (rc >= 0)
         rc = take_path(a, m[0], ret, err);
     if (rc >= 0 && mg_given(m[1]))
-        rc = content_of(a, mg_json_str(a, m[1]), "content", &ret->content, err);
+        rc = mg_memory_content_of(a, mg_json_str(a, m[1]), "content", &ret->content, err);
     return rc < 0 ? rc : take_precondition(a, m[2], ret, err);
 }

@@ -30,6 +30,9 @@ struct mg_memory_content {
     struct mg_sv sha256;
     int64_t size; /* bytes of the text */
 };
+/* text: at most MG_MEMORY_CONTENT_MAX bytes of UTF-8 (MG_EINVAL else, with place). Arena memory. */
+mg_rc mg_memory_content_of(struct mg_arena *a, struct mg_sv text, const char *place, struct mg_memory_content *ret,
+                           struct mg_err *err) MG_MUSTCHECK;
 
 /* What a write wants. ptr NULL: that stays. */
 struct mg_memory_wish {

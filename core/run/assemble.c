@@ -1,4 +1,5 @@
 #include "run/assemble.h"
+#include "run/memory.h"
 #include "run/skills.h"
 
 #include "base/siphash.h"
@@ -43,6 +44,8 @@ static mg_rc fixed_part(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, 
     };
     x->request.tools = mg_web_definitions(a, agent, o->web_tools, mg_buf_view(&tools), &x->request.web_fetch);
     rc = mg_skills_system(a, pg, &r->session, agent, &x->request.system, err);
+    if (rc == MG_OK)
+        rc = mg_memory_system(a, x->in.stores, &x->request.system, err);
     x->fixed = fingerprint(a, &x->request);
     return rc;
 }

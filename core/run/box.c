@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "run/engine-internal.h"
+#include "run/memory.h"
 #include "run/mounts.h"
 #include "run/skills.h"
 #include "sandbox/manager.h"
@@ -15,14 +16,16 @@ struct mg_box {
     pthread_mutex_t lock;
     struct mg_sandbox *sandbox;
     struct mg_tools *tools;
-    unsigned refs;    /* guarded by engine.lock; the map holds one */
-    uint64_t used_ns; /* guarded by engine.lock */
-    bool stale;       /* guarded by engine.lock: what is mounted may have changed */
+    struct mg_memory *memory; /* a reference; set before others see the box; NULL: no stores */
+    unsigned refs;            /* guarded by engine.lock; the map holds one */
+    uint64_t used_ns;         /* guarded by engine.lock */
+    bool stale;               /* guarded by engine.lock: what is mounted may have changed */
 };
 
 static void box_free(struct mg_box *b)
 {
     mg_tools_free(b->tools);
+    mg_memory_close(b->engine, b->memory);
     mg_sandbox_release(b->sandbox);
     pthread_mutex_destroy(&b->lock);
     free(b);
@@ -75,6 +78,11 @@ struct mg_sandbox *mg_box_sandbox(struct mg_box *b)
     return b->sandbox;
 }
 
+struct mg_memory *mg_box_memory(struct mg_box *b)
+{
+    return b->memory;
+}
+
 struct mg_sv mg_box_session(const struct mg_box *b)
 {
     return mg_id_sv(&b->session);
@@ -93,6 +101,15 @@ bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct 
     bool have = b && !b->stale;
     pthread_mutex_unlock(&e->lock);
     return have;
+}
+
+bool mg_box_has_memory(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread)
+{
+    pthread_mutex_lock(&e->lock);
+    const struct mg_box *b = mg_map_get(e->boxes, key_of(session, thread));
+    bool has = b && b->memory;
+    pthread_mutex_unlock(&e->lock);
+    return has;
 }
 
 bool mg_box_ready(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread)
@@ -164,6 +181,8 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
         rc = mg_mounts_sync(e, pg, session, b->sandbox, err);
     if (rc >= 0)
         rc = mg_skills_prepare(e, pg, session, b->sandbox, err);
+    if (rc >= 0)
+        rc = mg_memory_open(e, pg, session, &b->memory, err);
     if (rc < 0) {
         box_free(b);
         return rc;

@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "run/engine-internal.h"
 #include "run/mcp.h"
+#include "run/memory.h"
 #include "run/turn.h"
 #include "tools/keep.h"
 
@@ -21,8 +22,10 @@ static struct mg_tool_call *next_prepared(struct mg_tool_call *calls, int n)
 /* The sandbox comes first: a call is not `started` while its sandbox may still fail. */
 static bool waits_for_sandbox(const struct mg_run *r, const struct mg_tool_call *c)
 {
-    return c && c->kind == MG_CALL_BUILTIN &&
-           !(r->gated ? mg_box_have : mg_box_ready)(r->engine, &r->session, &r->thread);
+    if (!c || c->kind != MG_CALL_BUILTIN)
+        return false;
+    return !(r->gated ? mg_box_have : mg_box_ready)(r->engine, &r->session, &r->thread) ||
+           (!r->memory_synced && mg_box_has_memory(r->engine, &r->session, &r->thread));
 }
 
 static void call_forget(struct mg_run *r)
@@ -61,11 +64,13 @@ static void call_work(void *arg, void *thread)
     mg_hook("tool.run");
     struct mg_box *box = mg_box_lock(r->engine, &r->session, &r->thread);
     if (box) {
+        mg_memory_before(box);
         r->call_rc = mg_tool_run(mg_box_tools(box), mg_sv_of(r->call_name), mg_sv_of(r->call_input), r->cancel,
                                  &r->call_result, &r->call_err);
         if (r->call_rc == MG_OK)
             mg_tool_result_keep(mg_box_tools(box), mg_sv_of(r->call_name), r->call_event.s,
                                 r->result_max ? r->result_max : mg_engine_result_max(r->engine), &r->call_result);
+        mg_memory_after(r, box);
         mg_box_unlock(box);
     } else {
         r->call_rc = mg_err_set(&r->call_err, MG_EGONE, "the session's sandbox is not attached to this node any more");
@@ -124,7 +129,8 @@ static mg_rc answer_started(struct mg_run *r, struct mg_step *s, struct mg_tool_
         is_error = r->call_rc < 0;
     }
     mg_mcp_answered(r, s, c);
-    return mg_turn_answer_call(s, c, MG_ANSWER_SERVER, content, is_error, err);
+    mg_rc rc = mg_memory_take(r, s, &content, err);
+    return rc < 0 ? rc : mg_turn_answer_call(s, c, MG_ANSWER_SERVER, content, is_error, err);
 }
 
 static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, bool *ret_next,
@@ -162,6 +168,8 @@ static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session
     }
     if (rc == MG_OK)
         rc = mg_step_commit(&s, "turn.call_completed", err);
+    if (rc == MG_OK)
+        mg_memory_taken(r);
     if (rc == MG_OK && next)
         call_take(r, next);
     *ret_next = next != NULL;
@@ -191,15 +199,27 @@ void mg_run_call_done(struct mg_run *r, struct mg_pg *pg)
 
 static void acquire_failed(struct mg_run *r, struct mg_pg *pg);
 
+/* The sandbox is here, its memory stores are not. What the sandbox says is said as of an acquire; the database's failures are those of a step. */
+static void sync_failed(struct mg_run *r, struct mg_pg *pg)
+{
+    if (r->call_rc == MG_EGONE || mg_run_backend_away(r))
+        acquire_failed(r, pg);
+    else
+        mg_run_failed(r, r->call_rc, &r->call_err, mg_run_calls);
+}
+
 static void acquire_work(void *arg, void *thread)
 {
     struct mg_run *r = arg;
     r->call_rc = mg_box_acquire(r->engine, thread, &r->session, &r->thread, r->cancel, &r->call_err);
+    bool acquired = r->call_rc >= 0;
+    if (acquired)
+        r->call_rc = mg_memory_sync(r, thread, &r->call_err);
     atomic_store(&r->busy_until_ns, 0);
     if (mg_cancel_fired(r->cancel))
         mg_run_drop(r);
     else
-        mg_run_later(r, r->call_rc < 0 ? acquire_failed : mg_run_calls);
+        mg_run_later(r, r->call_rc >= 0 ? mg_run_calls : acquired ? sync_failed : acquire_failed);
     mg_run_unref(r);
 }
 
@@ -267,7 +287,9 @@ static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_
         return MG_OK;
     }
     mg_turn_running(&s); /* it may have waited for its backend */
-    rc = c ? call_start(&s, c, err) : mg_turn_after_calls(&s, calls, n, err);
+    rc = c && c->kind == MG_CALL_BUILTIN ? mg_memory_refresh(r, &s, err) : MG_OK;
+    if (rc == MG_OK)
+        rc = c ? call_start(&s, c, err) : mg_turn_after_calls(&s, calls, n, err);
     if (rc == MG_OK)
         rc = mg_step_commit(&s, c ? "turn.call_started" : "turn.calls_done", err);
     if (rc == MG_OK && c) {

@@ -62,10 +62,13 @@ struct mg_run {
     struct mg_tool_result call_result;
     mg_rc call_rc;
     struct mg_err call_err;
-    unsigned backend_waits;      /* one after another */
-    bool gated;                  /* the sandbox was found to answer, for the next call to start */
-    bool admitted;               /* the request in flight has its start (pace.c) */
-    atomic_ullong busy_until_ns; /* deadline of what a tool or sandbox thread does for this run; 0: nothing */
+    unsigned backend_waits;         /* one after another */
+    struct mg_memory_delta *memory; /* what the call in flight changed of its stores' files, or NULL */
+    bool memory_synced;             /* files and memory stores have met in this run */
+    bool memory_tried;              /* or could not, when the run took the turn over */
+    bool gated;                     /* the sandbox was found to answer, for the next call to start */
+    bool admitted;                  /* the request in flight has its start (pace.c) */
+    atomic_ullong busy_until_ns;    /* deadline of what a tool or sandbox thread does for this run; 0: nothing */
 
     char failure[512]; /* why the turn is given up: semantics RT7's limit */
 };
@@ -79,9 +82,10 @@ struct mg_engine {
     struct mg_notify *notify;
     struct mg_id node; /* changes when the lease was lost: guarded by lock */
     pthread_mutex_t lock;
-    struct mg_map *runs;  /* session id -> the first struct mg_run of its siblings; guarded by lock */
-    size_t n_runs;        /* of all sessions; guarded by lock */
-    struct mg_map *boxes; /* thread id, or session id for the primary one -> struct mg_box; guarded by lock */
+    struct mg_map *runs;     /* session id -> the first struct mg_run of its siblings; guarded by lock */
+    size_t n_runs;           /* of all sessions; guarded by lock */
+    struct mg_map *memories; /* session id -> struct mg_memory of the boxes that are here; guarded by lock */
+    struct mg_map *boxes;    /* thread id, or session id for the primary one -> struct mg_box; guarded by lock */
     struct mg_pool *steps, *tools, *sandbox, *mcp_threads, *keepers;
     struct mg_clock *clock;
     struct mg_pace *pace;
@@ -178,11 +182,13 @@ struct mg_box *mg_box_lock(struct mg_engine *e, const struct mg_id *session, con
 void mg_box_unlock(struct mg_box *b);
 struct mg_tools *mg_box_tools(struct mg_box *b);
 struct mg_sandbox *mg_box_sandbox(struct mg_box *b);
+struct mg_memory *mg_box_memory(struct mg_box *b); /* NULL: the session has no memory stores */
 struct mg_sv mg_box_session(const struct mg_box *b);
 struct mg_box *mg_box_ref_locked(
     struct mg_box *b); /* with engine.lock held: given back with mg_box_unref, without it */
 void mg_box_unref(struct mg_box *b);
 bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
+bool mg_box_has_memory(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
 /* It is here, and its backend has answered just now: calls may start. */
 bool mg_box_ready(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
 mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,

@@ -40,6 +40,7 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
     e->runs = mg_map_new();
     e->pace = mg_pace_new();
     e->boxes = mg_map_new();
+    e->memories = mg_map_new();
     e->mcp = mg_mcp_links_new(o->users, o->mcp_call_ms);
     e->steps =
         mg_pool_new(&(struct mg_pool_opts){.name = "step",
@@ -155,6 +156,7 @@ void mg_engine_free(struct mg_engine *e)
     mg_pace_free(e->pace);
     mg_map_free(e->runs);
     mg_map_free(e->boxes);
+    mg_map_free(e->memories);
     mg_mcp_links_free(e->mcp);
     pthread_mutex_destroy(&e->lock);
     free((char *)e->opts.conninfo);

@@ -1,5 +1,6 @@
 #include "base/log.h"
 #include "run/engine-internal.h"
+#include "run/memory.h"
 #include "run/turn.h"
 
 /* After a claim, a back-off, or a commit whose outcome is unknown: the session's row says where the turn stands, and it goes on there. A call that was
@@ -28,7 +29,8 @@ static mg_rc settle_started(struct mg_run *r, struct mg_step *s, struct mg_err *
     return rc < 0 ? rc : mg_turn_after_calls(s, calls, n, err);
 }
 
-static mg_rc commit_resume(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, struct mg_err *err)
+static mg_rc commit_resume(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, bool *ret_owed,
+                           struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     mg_auto(step) struct mg_step s;
@@ -36,6 +38,7 @@ static mg_rc commit_resume(struct mg_run *r, struct mg_pg *pg, struct mg_session
     if (rc < 0)
         return rc;
     *ret_st = s.st;
+    *ret_owed = false;
     if (s.st.turn_step == MG_TURN_BACKOFF && s.st.due_in_us > 0)
         return MG_OK; /* not yet */
     if (s.st.turn_step == MG_TURN_BACKOFF) {
@@ -44,6 +47,9 @@ static mg_rc commit_resume(struct mg_run *r, struct mg_pg *pg, struct mg_session
         rc = mg_turn_request(&s, false, err);
         s.st.turn_attempt = attempt;
     } else if (s.st.turn_step == MG_TURN_TOOLS) {
+        rc = mg_memory_owed(r, &s, ret_owed, err);
+        if (rc < 0 || *ret_owed)
+            return rc;
         rc = settle_started(r, &s, err);
     } else {
         return MG_OK;
@@ -58,9 +64,12 @@ void mg_run_resume(struct mg_run *r, struct mg_pg *pg)
 {
     struct mg_err err = {0};
     struct mg_session_state st;
-    mg_rc rc = commit_resume(r, pg, &st, &err);
+    bool owed;
+    mg_rc rc = commit_resume(r, pg, &st, &owed, &err);
     if (rc < 0)
         mg_run_failed(r, rc, &err, mg_run_resume);
+    else if (owed)
+        mg_memory_catch_up(r);
     else
         mg_run_continue(r, pg, &st);
 }

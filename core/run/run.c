@@ -4,6 +4,7 @@
 
 #include "run/engine-internal.h"
 #include "run/mcp.h"
+#include "run/memory.h"
 #include "run/turn.h"
 
 /* Concurrency: engine.runs under engine.lock; a run's request and call fields belong to the one job that is in flight for it. */
@@ -31,6 +32,7 @@ void mg_run_unref(struct mg_run *r)
     free(r->call_name);
     free(r->call_input);
     mg_mcp_work_free(r->mcp);
+    mg_memory_delta_free(r->memory);
     free(r);
 }
 

@@ -65,7 +65,8 @@ mg_rc mg_memory_stores_delete(struct mg_pg *pg, struct mg_arena *a, const struct
 /* ---- stores of sessions ---- */
 
 /* As the session shows it. mount_path null: the worker puts it into its own workspace (contract 8.2). */
-static struct mg_sv shown(struct mg_arena *a, const struct mg_memory_store_row *s, const struct mg_resource_spec *spec)
+static struct mg_sv shown(struct mg_arena *a, const struct mg_memory_store_row *s, const struct mg_resource_spec *spec,
+                          bool self_hosted)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(64 * 1024);
     struct mg_jw w = mg_jw_to(&b);
@@ -76,7 +77,10 @@ static struct mg_sv shown(struct mg_arena *a, const struct mg_memory_store_row *
     mg_jw_kstr(&w, "name", s->store.name);
     mg_jw_kstr(&w, "description", s->store.description);
     mg_jw_kstr_or_null(&w, "instructions", spec->instructions);
-    mg_jw_knull(&w, "mount_path");
+    mg_jw_kstr_or_null(
+        &w, "mount_path",
+        self_hosted ? mg_sv_n(NULL, 0)
+                    : mg_arena_printf(a, "/mnt/memory/%.*s", MG_SV_ARG(mg_memory_slug(a, s->store.name, s->id))));
     mg_jw_obj_end(&w);
     return mg_arena_sv(a, mg_buf_view(&b));
 }
@@ -85,17 +89,13 @@ mg_rc mg_memory_stores_attach(struct mg_arena *a, struct mg_txn *t, struct mg_sv
                               bool self_hosted, int place, const struct mg_resource_spec *spec, struct mg_err *err)
 {
     struct mg_memory_store_row s = {.created_us = 0};
-    if (!self_hosted)
-        return mg_err_set(err, MG_EINVAL,
-                          "type: memory stores are mounted by workers alone in this build: use an environment of the "
-                          "type self_hosted");
     mg_rc rc = mg_memory_store_share(a, t, workspace, spec->memory_store_id, &s, err);
     if (rc >= 0)
         rc = not_archived(&s, err);
     if (rc < 0)
         return rc;
     return mg_session_store_insert(a, t, session, s.id, place, spec->read_only, mg_memory_slug(a, s.store.name, s.id),
-                                   shown(a, &s, spec), err);
+                                   shown(a, &s, spec, self_hosted), err);
 }
 
 /* ---- changes of memories ---- */

@@ -71,12 +71,12 @@ mg_rc mg_memory_bases(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session
 /* The texts are fetched for what differs alone. */
 static const struct mg_stmt SQL_NEWS = {
     "memory_news",
-    "SELECT d.store_id, d.path, d.base, d.head, (SELECT content FROM memories m WHERE m.store_id = d.store_id"
-    " AND m.path = d.path) FROM (SELECT s.store_id, coalesce(m.path, b.path) AS path, b.content_sha256 AS base,"
-    " m.content_sha256 AS head FROM session_memory_stores s CROSS JOIN LATERAL ((SELECT path, content_sha256"
-    " FROM memories WHERE store_id = s.store_id) m FULL JOIN (SELECT path, content_sha256 FROM session_memories"
-    " WHERE session_id = $1 AND store_id = s.store_id) b ON b.path = m.path) WHERE s.session_id = $1"
-    " AND m.content_sha256 IS DISTINCT FROM b.content_sha256 ORDER BY 1, 2 LIMIT $2::int) d",
+    "SELECT s.store_id, d.path, d.base, d.head, (SELECT content FROM memories c WHERE c.store_id = s.store_id"
+    " AND c.path = d.path) FROM session_memory_stores s CROSS JOIN LATERAL (SELECT coalesce(m.path, b.path) AS path,"
+    " b.content_sha256 AS base, m.content_sha256 AS head FROM (SELECT path, content_sha256 FROM memories"
+    " WHERE store_id = s.store_id) m FULL JOIN (SELECT path, content_sha256 FROM session_memories"
+    " WHERE session_id = $1 AND store_id = s.store_id) b ON b.path = m.path"
+    " WHERE m.content_sha256 IS DISTINCT FROM b.content_sha256) d WHERE s.session_id = $1 ORDER BY 1, 2 LIMIT $2::int",
 };
 
 mg_rc mg_memory_news(struct mg_arena *a, struct mg_txn *t, struct mg_sv session, struct mg_res **ret_res,

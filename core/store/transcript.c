@@ -34,7 +34,7 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
 }
 
 /* One round trip for the whole request: kind 0 the agent, 1 the transcript behind the newest summary, 2 the inputs that this turn answers,
- * 3 the marks. An input is the trigger itself, a report up to turn_upto, the system.message directly behind the trigger, or one directly behind a result
+ * 3 the marks, 4 the memory stores. An input is the trigger itself, a report up to turn_upto, the system.message directly behind the trigger, or one directly behind a result
  * of the turn's calls. The trigger and the summary's boundary come from scalar subqueries, so that they bound the index scans: joined, they do not,
  * and each turn reads the session's whole log. */
 #define INPUT(state, agent, thread, in_log, system, grade)                                                      \
@@ -54,7 +54,10 @@ mg_rc mg_transcript_append(struct mg_arena *a, struct mg_txn *t, const struct mg
     " UNION ALL SELECT 3, ordinal, kind, content, a, b, made_at, turn FROM context_marks WHERE session_id = $1" \
     " AND thread_id = " thread " AND EXISTS (SELECT FROM st) AND (kind <> 'summary' OR ordinal = (SELECT"       \
     " m.ordinal FROM context_marks m WHERE m.session_id = $1 AND m.thread_id = " thread                         \
-    " AND m.kind = 'summary' ORDER BY m.ordinal DESC LIMIT 1)) ORDER BY 1, 2"
+    " AND m.kind = 'summary' ORDER BY m.ordinal DESC LIMIT 1))"                                                 \
+    " UNION ALL SELECT 4, 0, '', '[' || string_agg(shown, ',' ORDER BY place) || ']', 0, 0, 0, 0"               \
+    " FROM session_memory_stores WHERE session_id = $1 AND EXISTS (SELECT FROM st) HAVING count(*) > 0"         \
+    " ORDER BY 1, 2"
 #define DIRECTLY_BEHIND                                                                                       \
     " AND (e.seq = 1 + (SELECT turn_trigger FROM st) OR EXISTS (SELECT FROM events b WHERE b.session_id = $1" \
     " AND b.seq = e.seq - 1 AND b.type IN ('user.tool_result', 'user.custom_tool_result')))"
@@ -116,6 +119,9 @@ mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
             break;
         case 3:
             ret->marks[ret->n_marks++] = mark_of(r, i);
+            break;
+        case 4:
+            ret->stores = body;
             break;
         default:
             ret->trigger_types[ret->n_triggers] = name;

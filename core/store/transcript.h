@@ -25,6 +25,7 @@ struct mg_turn_input {
     int64_t turn;                   /* the trigger's seq */
     int64_t len;                    /* entries of the whole transcript */
     bool grade;                     /* the request is the grader's */
+    struct mg_sv stores;            /* the session's memory stores as clients see them, a JSON array; ptr NULL: none */
     struct mg_transcript_row *rows; /* the entries behind the newest summary: the last n_rows of the len */
     int n_rows;
     struct mg_context_mark *marks; /* in the order of their making; of the summaries the newest alone */

@@ -1,6 +1,7 @@
 #include "tools/names.h"
 
 #include "base/utf8.h"
+#include "tools/internal.h"
 
 static bool is_control(unsigned char c)
 {

@@ -6,7 +6,7 @@
 #ifndef MG_TOOLS_NAMES_H
 #define MG_TOOLS_NAMES_H
 
-#include "tools/internal.h"
+#include "tools/tools.h"
 
 enum mg_name_place { MG_NAME_LINE, MG_NAME_COLON /* in front of ":12:" */ };
 

@@ -324,7 +324,7 @@ class Sessions(Case):
             ([self.store_resource("memstore_none")], 404, "resources[0]", "self_hosted"), ([self.store_resource(archived)], 400, "archived", "self_hosted"),
             ([self.store_resource()] * 2, 400, "resources[1].memory_store_id", "self_hosted"), ([self.store_resource(access="rw")], 400, "access", "self_hosted"),
             ([self.store_resource(instructions="x" * 4097)], 400, "instructions", "self_hosted"), ([self.store_resource(), self.store_resource(twin)], 400, "folder", "self_hosted"),
-            (many, 400, "at most 8", "self_hosted"), ([self.store_resource()], 400, "self_hosted", "cloud"), ([self.store_resource(mount_path="/x")], 400, "mount_path", "self_hosted"),
+            (many, 400, "at most 8", "self_hosted"), ([self.store_resource(mount_path="/x")], 400, "mount_path", "self_hosted"),
         ]:  # fmt: skip
             with self.subTest(text):
                 self.refused(status, text, "POST", "/v1/sessions", {"agent": agent, "environment_id": env[kind], "resources": resources})
