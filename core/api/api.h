@@ -94,6 +94,7 @@ mg_rc mg_events_open(struct mg_http_req *req, struct mg_http_res *res, struct mg
 
 /* ---- waiting.c ---- */
 void mg_waiting_metrics(struct mg_pg *pg, struct mg_buf *out);
+void mg_transaction_metrics(struct mg_pg *pg, struct mg_buf *out);
 
 /* ---- openapi.c ---- */
 mg_rc mg_openapi_write(struct mg_buf *out, const struct mg_route *routes);

@@ -117,6 +117,7 @@ mg_rc mg_get_metrics(struct mg_http_req *req, struct mg_http_res *res, struct mg
     if (app->registry)
         mg_registry_metrics(app->registry, &res->body);
     mg_waiting_metrics(req->pg, &res->body);
+    mg_transaction_metrics(req->pg, &res->body);
     if (app->sandboxes) {
         mg_sandboxes_metrics(app->sandboxes, &res->body);
         mg_health_metrics(app->sandboxes, &res->body);

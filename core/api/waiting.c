@@ -25,6 +25,23 @@ void mg_waiting_metrics(struct mg_pg *pg, struct mg_buf *out)
                             (double)sums[i].oldest_ms / 1000);
 }
 
+void mg_transaction_metrics(struct mg_pg *pg, struct mg_buf *out)
+{
+    int64_t pid, ms;
+    struct mg_err err = {0};
+    if (mg_oldest_transaction(pg, &pid, &ms, &err) < 0)
+        return;
+    (void)mg_buf_printf(
+        out,
+        "# HELP mango_database_oldest_transaction_seconds How long the oldest open transaction has been.\n"
+        "# TYPE mango_database_oldest_transaction_seconds gauge\n"
+        "mango_database_oldest_transaction_seconds %.3f\n"
+        "# HELP mango_database_oldest_transaction_pid Its process in the database; 0: there is none.\n"
+        "# TYPE mango_database_oldest_transaction_pid gauge\n"
+        "mango_database_oldest_transaction_pid %lld\n",
+        (double)ms / 1000, (long long)pid);
+}
+
 /* A call that runs has a deadline; one that waits for a client has none in the contract. */
 static void call_write(struct mg_jw *w, const struct mg_engine *e, const struct mg_waiting_call *c)
 {

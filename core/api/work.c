@@ -83,6 +83,28 @@ static mg_rc write_claimed(struct mg_http_res *res, const struct mg_work_row *x,
     return rc;
 }
 
+struct look {
+    struct mg_pollers *pollers;
+    struct mg_id environment;
+};
+
+static void look(void *arg, struct mg_pg *pg)
+{
+    struct look *l = arg;
+    mg_works_look(l->pollers, pg, mg_id_sv(&l->environment));
+    free(l);
+}
+
+/* Beside the poll, which the next one profits from. */
+static void look_for_beginning(const struct mg_app *app, struct mg_sv environment)
+{
+    struct look *l = mg_xcalloc(1, sizeof(*l));
+    l->pollers = app->pollers;
+    if (!mg_id_from(environment, &l->environment) || !mg_works_look_due(app->pollers, environment) ||
+        mg_http_run(app->http, look, l) < 0)
+        free(l);
+}
+
 mg_rc mg_get_work_poll(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
     const struct mg_app *app = mg_req_app(req);
@@ -95,6 +117,7 @@ mg_rc mg_get_work_poll(struct mg_http_req *req, struct mg_http_res *res, struct 
         rc = mg_works_poll(app->engine, app->pollers, req->pg, req->arena, mg_req_who(req), &q, &row, token, err);
     if (rc < 0)
         return rc;
+    look_for_beginning(app, q.environment);
     if (row.id.len) {
         rc = write_claimed(res, &row, token);
         mg_wipe(token, sizeof(token));

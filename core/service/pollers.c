@@ -12,6 +12,8 @@ enum { POLLERS_MAX = 65536 /* pollers that are remembered; then the memory start
 struct queue {
     uint64_t generation; /* grows with each piece of news */
     uint64_t empty_until_ns;
+    int64_t from_us;    /* mg_work_oldest; 0: not known */
+    uint64_t looked_ns; /* when that was asked for */
 };
 
 struct mg_pollers {
@@ -125,5 +127,40 @@ void mg_pollers_news(struct mg_pollers *p, struct mg_sv environment)
         q->generation++;
         q->empty_until_ns = 0;
     }
+    pthread_mutex_unlock(&p->lock);
+}
+
+int64_t mg_pollers_from(struct mg_pollers *p, struct mg_sv environment)
+{
+    pthread_mutex_lock(&p->lock);
+    const struct queue *q = mg_map_get(p->queues, environment);
+    int64_t from_us = q ? q->from_us : 0;
+    pthread_mutex_unlock(&p->lock);
+    return from_us;
+}
+
+bool mg_works_look_due(struct mg_pollers *p, struct mg_sv environment)
+{
+    uint64_t now = mg_now_ns();
+    pthread_mutex_lock(&p->lock);
+    struct queue *q = queue_of(p, environment);
+    bool due = q && now - q->looked_ns >= (uint64_t)MG_WORK_LOOK_MS * 1000000;
+    if (due)
+        q->looked_ns = now;
+    pthread_mutex_unlock(&p->lock);
+    return due;
+}
+
+void mg_works_look(struct mg_pollers *p, struct mg_pg *pg, struct mg_sv environment)
+{
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    struct mg_err err;
+    int64_t us = 0;
+    if (mg_work_oldest(a, pg, environment, MG_WORK_LATE_MS, &us, &err) < 0)
+        return; /* the bound that there is stays right: it is only further back */
+    pthread_mutex_lock(&p->lock);
+    struct queue *q = mg_map_get(p->queues, environment);
+    if (q)
+        q->from_us = us;
     pthread_mutex_unlock(&p->lock);
 }

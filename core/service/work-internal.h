@@ -10,6 +10,8 @@ bool mg_pollers_note(struct mg_pollers *p, struct mg_sv environment, struct mg_s
 /* Of the news about an environment: taken before a look, given with what it found. */
 uint64_t mg_pollers_generation(struct mg_pollers *p, struct mg_sv environment);
 void mg_pollers_found_empty(struct mg_pollers *p, struct mg_sv environment, uint64_t generation);
+/* Where the queue begins, as the last look found it; 0: not known. */
+int64_t mg_pollers_from(struct mg_pollers *p, struct mg_sv environment);
 bool mg_pollers_is_empty(struct mg_pollers *p, struct mg_sv environment);
 /* After the commit that ended the item: its streams close, and pollers look for what may follow it. */
 void mg_work_ended_here(struct mg_engine *e, const struct mg_work_row *w);

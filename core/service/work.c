@@ -75,6 +75,7 @@ mg_rc mg_works_poll(struct mg_engine *e, struct mg_pollers *pollers, struct mg_p
         .worker_id = q->worker_id,
         .token_sha256 = mg_sv_of(digest),
         .reclaim_ms = q->reclaim_ms,
+        .from_us = mg_pollers_from(pollers, q->environment),
     };
     *ret = (struct mg_work_row){.id = MG_SV("")};
     bool noted = q->worker_id.len && mg_pollers_note(pollers, q->environment, q->worker_id);

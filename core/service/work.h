@@ -14,6 +14,8 @@ enum {
     MG_WORK_TOKEN_TEXT = 64,     /* bytes of a token of ours, with the NUL: the prefix and 43 characters */
     MG_WORK_FAIL_TEXT_MAX = 512, /* characters of a failure's text: semantics RT7 */
     MG_WORK_EMPTY_MS = 1000,     /* what a notification that was lost may cost */
+    MG_WORK_LOOK_MS = 2000,      /* a queue is looked at from its beginning so often at most, and beside the polls */
+    MG_WORK_LATE_MS = 5000,      /* an item that is committed so long after its own time is found by a look only */
     MG_WORK_POLLER_NOTE_S = 10, /* a poller's row is written so often at most: pollers of this long ago count as here */
 };
 
@@ -24,6 +26,10 @@ struct mg_pollers *mg_pollers_new(void);
 void mg_pollers_free(struct mg_pollers *p);
 /* Work may have been queued for this environment: its queue is not known to be empty any more. */
 void mg_pollers_news(struct mg_pollers *p, struct mg_sv environment);
+
+/* Whether the queue's beginning is to be looked for now; then mg_works_look is, by a thread that nobody waits for. */
+bool mg_works_look_due(struct mg_pollers *p, struct mg_sv environment);
+void mg_works_look(struct mg_pollers *p, struct mg_pg *pg, struct mg_sv environment);
 
 struct mg_work_poll {
     struct mg_sv environment, worker_id;

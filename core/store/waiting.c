@@ -13,6 +13,22 @@ const char *mg_waiting_name(enum mg_waiting w)
     return reason_names[w];
 }
 
+static const struct mg_stmt SQL_OLDEST = {
+    "oldest_transaction",
+    "SELECT pid, greatest(mg_us(clock_timestamp()) - mg_us(xact_start), 0) / 1000 FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND xact_start IS NOT NULL"
+    " ORDER BY xact_start LIMIT 1",
+};
+
+mg_rc mg_oldest_transaction(struct mg_pg *pg, int64_t *ret_pid, int64_t *ret_ms, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_pg_exec(pg, &SQL_OLDEST, NULL, 0, &r, err);
+    *ret_pid = rc >= 0 && mg_res_rows(r) > 0 ? mg_res_int(r, 0, 0) : 0;
+    *ret_ms = *ret_pid ? mg_res_int(r, 0, 1) : 0;
+    return rc;
+}
+
 /* Each part walks a partial index that holds only what waits. */
 static const struct mg_stmt SQL_SUMS = {
     "waiting_sums",

@@ -23,6 +23,9 @@ struct mg_waiting_sum {
 /* Of the whole deployment, whichever node asks. */
 mg_rc mg_waiting_sums(struct mg_pg *pg, struct mg_waiting_sum ret[MG_WAITING_COUNT], struct mg_err *err) MG_MUSTCHECK;
 
+/* The oldest transaction that is open in this database, which keeps dead rows of the queues from being cleaned up: field case 30. 0: none but this one. */
+mg_rc mg_oldest_transaction(struct mg_pg *pg, int64_t *ret_pid, int64_t *ret_ms, struct mg_err *err) MG_MUSTCHECK;
+
 /* How long the turn of the session (thread empty), or of a thread of it, has been at its present step. */
 mg_rc mg_step_age_ms(struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread, int64_t *ret,
                      struct mg_err *err) MG_MUSTCHECK;

@@ -17,21 +17,45 @@ static mg_rc revoked(struct mg_err *err)
 
 /* ---- poll ---- */
 
+/* A bound that the index of the queue is entered at. */
+#define WAITS_FROM(param) " AND q.waiting_since >= to_timestamp(0) + " param "::bigint * interval '1 microsecond'"
+
+static const struct mg_stmt SQL_OLDEST = {
+    "work_oldest",
+    "SELECT mg_us(least(min(q.waiting_since), clock_timestamp() - $2::bigint * interval '1 millisecond'))"
+    " FROM work q WHERE q.environment_id = $1 AND q.state = 'queued'",
+};
+
+mg_rc mg_work_oldest(struct mg_arena *a, struct mg_pg *pg, struct mg_sv environment, int64_t late_ms, int64_t *ret_us,
+                     struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_pg_exec(pg, &SQL_OLDEST, (const struct mg_sv[]){environment, mg_p_int(a, late_ms)}, 2, &r, err);
+    if (rc >= 0)
+        *ret_us = mg_res_int(r, 0, 0);
+    return rc;
+}
+
 static const struct mg_stmt SQL_CLAIM = {
     "work_claim",
     "UPDATE work w SET polled_at = clock_timestamp(), worker_id = nullif($3, ''), token_sha256 = $4 WHERE w.id ="
     " (SELECT q.id FROM work q WHERE q.environment_id = $1 AND q.workspace_id = $2 AND q.state = 'queued'"
-    " AND q.polled_at IS NULL AND" HOLDS_NO_OTHER " ORDER BY q.waiting_since, q.id LIMIT 1 FOR UPDATE SKIP LOCKED)"
-    " AND " KEY_IS_GOOD("$5") " RETURNING " MG_WORK_COLUMNS,
+    " AND q.polled_at IS NULL" WAITS_FROM("$6") " AND" HOLDS_NO_OTHER
+                                                " ORDER BY q.waiting_since, q.id LIMIT 1 FOR UPDATE SKIP LOCKED)"
+                                                " AND " KEY_IS_GOOD("$5") " RETURNING " MG_WORK_COLUMNS,
 };
 
 mg_rc mg_work_claim_fresh(struct mg_arena *a, struct mg_pg *pg, const struct mg_work_claim *c, struct mg_work_row *ret,
                           struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    const struct mg_sv p[] = {c->environment, c->workspace, c->worker_id.len ? c->worker_id : MG_SV(""),
-                              c->token_sha256, c->key.len ? c->key : MG_SV("")};
-    mg_rc rc = mg_pg_exec(pg, &SQL_CLAIM, p, 5, &r, err);
+    const struct mg_sv p[] = {c->environment,
+                              c->workspace,
+                              c->worker_id.len ? c->worker_id : MG_SV(""),
+                              c->token_sha256,
+                              c->key.len ? c->key : MG_SV(""),
+                              mg_p_int(a, c->from_us)};
+    mg_rc rc = mg_pg_exec(pg, &SQL_CLAIM, p, 6, &r, err);
     if (rc < 0)
         return rc;
     if (mg_res_rows(r) == 0)
@@ -44,11 +68,12 @@ mg_rc mg_work_claim_fresh(struct mg_arena *a, struct mg_pg *pg, const struct mg_
 static const struct mg_stmt SQL_STALE = {
     "work_stale",
     "SELECT e.config_type, (SELECT q.id FROM work q WHERE q.environment_id = e.id AND q.state = 'queued'"
-    " AND q.polled_at <= clock_timestamp() - $3::bigint * interval '1 millisecond' AND" HOLDS_NO_OTHER
-    " ORDER BY q.waiting_since, q.id LIMIT 1), $4 = '' OR EXISTS"
-    " (SELECT 1 FROM api_keys k WHERE k.id = $4 AND k.revoked_at IS NULL),"
-    " NOT EXISTS (SELECT 1 FROM work q WHERE q.environment_id = e.id AND q.state = 'queued')"
-    " FROM environments e WHERE e.id = $1 AND e.workspace_id = $2",
+    " AND q.polled_at <= clock_timestamp() - $3::bigint * interval '1 millisecond'" WAITS_FROM(
+        "$5") " AND" HOLDS_NO_OTHER " ORDER BY q.waiting_since, q.id LIMIT 1), $4 = '' OR EXISTS"
+              " (SELECT 1 FROM api_keys k WHERE k.id = $4 AND k.revoked_at IS NULL),"
+              " NOT EXISTS (SELECT 1 FROM work q WHERE q.environment_id = e.id AND q.state = 'queued'" WAITS_FROM(
+                  "$5") ")"
+                        " FROM environments e WHERE e.id = $1 AND e.workspace_id = $2",
 };
 static const struct mg_stmt SQL_STALE_LOCK = {
     "work_stale_lock",
@@ -108,11 +133,11 @@ mg_rc mg_work_claim_stale(struct mg_arena *a, struct mg_pg *pg, const struct mg_
                           struct mg_id *ret_old, bool *ret_empty, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    const struct mg_sv p[] = {c->environment, c->workspace, mg_p_int(a, c->reclaim_ms),
-                              c->key.len ? c->key : MG_SV("")};
+    const struct mg_sv p[] = {c->environment, c->workspace, mg_p_int(a, c->reclaim_ms), c->key.len ? c->key : MG_SV(""),
+                              mg_p_int(a, c->from_us)};
     *ret = (struct mg_work_row){.id = MG_SV("")};
     *ret_empty = false;
-    mg_rc rc = mg_pg_exec(pg, &SQL_STALE, p, 4, &r, err);
+    mg_rc rc = mg_pg_exec(pg, &SQL_STALE, p, 5, &r, err);
     if (rc < 0)
         return rc;
     if (mg_res_rows(r) == 0)

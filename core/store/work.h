@@ -52,7 +52,12 @@ struct mg_work_claim {
     struct mg_sv worker_id; /* empty: unknown */
     struct mg_sv token_sha256;
     int64_t reclaim_ms;
+    int64_t from_us; /* items that wait since before this are not looked at: mg_work_oldest; 0: all are */
 };
+/* Nothing that waits is older than this, but for what is committed late_ms after its own time. What is queued has a row in the index for as long as an
+ * old transaction may see it, and each look from the beginning walks over all of them: field case 30. */
+mg_rc mg_work_oldest(struct mg_arena *a, struct mg_pg *pg, struct mg_sv environment, int64_t late_ms, int64_t *ret_us,
+                     struct mg_err *err) MG_MUSTCHECK;
 /* The oldest item that nobody has; MG_ENOTFOUND without a text: none. MG_EAUTH: the key is revoked. The row is arena memory. */
 mg_rc mg_work_claim_fresh(struct mg_arena *a, struct mg_pg *pg, const struct mg_work_claim *c, struct mg_work_row *ret,
                           struct mg_err *err) MG_MUSTCHECK;

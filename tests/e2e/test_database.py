@@ -17,6 +17,19 @@ from rig import POOL_MAX, SMALL_POOL, SseSocket, behind, http_ok, ids_of, mark, 
 EXIT_CONFIG, EXIT_IN_USE = 78, 75  # docs/operating.md
 STATEMENT_BOUND_S = 30  # a request behind a database that went deaf: one statement's deadline, and one connect for those that queued
 FAILOVER_S = 10
+QUEUE_ITEMS = int(os.environ.get("MANGO_TEST_QUEUE_ITEMS", "30000"))  # of case 30; its text says 200,000
+
+
+def claims(db, client, environment, session):
+    """The median seconds of claims by polls, each of one item that was just queued."""
+    took = []
+    for _ in range(9):
+        db.query(f"DELETE FROM work WHERE session_id = '{session}'; INSERT INTO work (id, workspace_id, environment_id, session_id) VALUES ('work_{os.urandom(8).hex()}', 'wrkspc_default', '{environment}', '{session}')")
+        start = now()
+        item = client.get(f"/v1/environments/{environment}/work/poll")
+        took.append(now() - start)
+        assert item["data"]["id"] == session, item
+    return sorted(took)[len(took) // 2]
 
 
 def try_mark(client, session_id):
@@ -171,6 +184,34 @@ class DatabaseCases(unittest.TestCase):
             stored = ids_of(a.client, sid)
             self.assertEqual([reader.next_id() for _ in stored], stored)
             reader.close()
+
+    def test_case_30_claims_stay_quick_while_an_old_transaction_keeps_dead_rows(self):
+        with Database() as db, Mangod(database=db, sandbox=None) as m:
+            sessions = [m.client.new_session(environment="self_hosted", tools=False) for _ in range(2)]
+            environment, one = sessions[0]["environment_id"], sessions[0]["id"]
+            hold = subprocess.Popen(["psql", "-X", "-q", "-A", "-t", "-d", db.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            try:
+                hold.stdin.write("BEGIN ISOLATION LEVEL REPEATABLE READ;\nSELECT pg_backend_pid() FROM work LIMIT 1;\nSELECT pg_backend_pid();\n")
+                hold.stdin.flush()
+                pid = int(hold.stdout.readline())
+                before = claims(db, m.client, environment, one)
+                # Items of others that came and went. Without triggers, so that they need no sessions.
+                item = f"INSERT INTO work (id, workspace_id, environment_id, session_id) SELECT 'work_x' || i, 'wrkspc_default', '{environment}', 'sesn_x' || i"
+                db.query(
+                    f"SET session_replication_role = replica; {item} FROM generate_series(1, {QUEUE_ITEMS}) i;"
+                    "UPDATE work SET polled_at = clock_timestamp() WHERE id LIKE 'work_x%';"
+                    "UPDATE work SET state = 'stopped', stopped_at = clock_timestamp(), stop_cause = 'stop' WHERE id LIKE 'work_x%'"
+                )
+                # The beginning of the queue is looked for beside the polls; from the second look on it is behind what is dead.
+                wait_for("claims are quick again", lambda: claims(db, m.client, environment, one) < 3 * before + 0.002, timeout=60, every=0.5)
+                seen = metrics(m.client)
+                self.assertEqual(pid, seen["mango_database_oldest_transaction_pid"])
+                self.assertGreater(seen["mango_database_oldest_transaction_seconds"], 0)
+            finally:
+                hold.kill()
+                hold.wait()
+                hold.stdin.close()
+                hold.stdout.close()
 
     def test_case_31_a_database_that_became_read_only_is_left_and_found_again(self):
         with Mangod() as m:
