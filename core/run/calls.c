@@ -214,7 +214,7 @@ static void acquire_work(void *arg, void *thread)
     r->call_rc = mg_box_acquire(r->engine, thread, &r->session, &r->thread, r->cancel, &r->call_err);
     bool acquired = r->call_rc >= 0;
     if (acquired)
-        r->call_rc = mg_memory_sync(r, thread, &r->call_err);
+        r->call_rc = mg_memory_meet(r, thread, &r->call_err);
     atomic_store(&r->busy_until_ns, 0);
     if (mg_cancel_fired(r->cancel))
         mg_run_drop(r);

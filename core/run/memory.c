@@ -504,7 +504,7 @@ static void protect(const struct mg_memory *m, struct mg_sandbox *box)
         mg_sandbox_protect(box, b.ptr);
 }
 
-mg_rc mg_memory_sync(struct mg_run *r, struct mg_pg *pg, struct mg_err *err)
+mg_rc mg_memory_meet(struct mg_run *r, struct mg_pg *pg, struct mg_err *err)
 {
     struct mg_box *b = r->memory_synced ? NULL : mg_box_lock(r->engine, &r->session, &r->thread);
     mg_rc rc = MG_OK;
@@ -549,7 +549,7 @@ static void settle_work(void *arg, void *thread)
     struct mg_err err = {0};
     mg_rc rc = mg_box_acquire(r->engine, thread, &r->session, &r->thread, r->cancel, &err);
     if (rc >= 0)
-        rc = mg_memory_sync(r, thread, &err);
+        rc = mg_memory_meet(r, thread, &err);
     if (rc < 0)
         mg_log(MG_WARN, "memories of an interrupted call are not taken over yet", MG_F_STR("session", r->session.s),
                MG_F_STR("error", err.text));

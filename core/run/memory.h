@@ -27,7 +27,7 @@ void mg_memory_close(struct mg_engine *e, struct mg_memory *m); /* NULL is fine 
 
 /* Brings files and stores together, once in each run: what was changed since the last time is taken over, what is new is put in. On a sandbox thread,
  * with the box acquired. MG_EFENCED: the turn is another's. */
-mg_rc mg_memory_sync(struct mg_run *r, struct mg_pg *pg, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_memory_meet(struct mg_run *r, struct mg_pg *pg, struct mg_err *err) MG_MUSTCHECK;
 
 /* In the step of a run that takes a turn over: a command may have changed memories and its result was lost, and the sandbox is there. */
 mg_rc mg_memory_owed(struct mg_run *r, struct mg_step *s, bool *ret, struct mg_err *err) MG_MUSTCHECK;
