@@ -424,6 +424,23 @@ class Server(unittest.TestCase):
             self.assertEqual(left(), before, "no empty replacement")
             m.client.delete(f"/v1/sessions/{session}")
 
+    def test_memory_stores_are_mounted_and_what_commands_write_there_is_taken_over(self):
+        with Mangod(sandbox="docker", env=self.env) as m:
+            ids = [m.client.post("/v1/memory_stores", {"name": name})["id"] for name in ("Notes", "Rules")]
+            for store in ids:
+                m.client.post(f"/v1/memory_stores/{store}/memories", {"path": "/a/b.md", "content": "old"})
+            access = [{"access": "read_write"}, {"access": "read_only"}]
+            session = m.client.new_session(resources=[{"type": "memory_store", "memory_store_id": s, **a} for s, a in zip(ids, access)])["id"]
+            out = self.run_in(m, session, "cd /mnt/memory && cat */a/b.md && printf new > notes/a/b.md && printf made > notes/c && rm -f rules/a/b.md && printf x > rules/a/b.md")
+            self.assertIn("oldold", out)
+            self.assertIn("[memory] /mnt/memory/rules/a/b.md: not saved: this session may only read the store", out)
+            self.assertNotIn("/mnt/memory/notes", out)
+            heads = [{x["path"]: x["content"] for x in m.client.get(f"/v1/memory_stores/{s}/memories?view=full")["data"]} for s in ids]
+            self.assertEqual(heads, [{"/a/b.md": "new", "/c": "made"}, {"/a/b.md": "old"}])
+            self.assertIn("newmadeold", self.run_in(m, session, "cd /mnt/memory && cat notes/a/b.md notes/c rules/a/b.md && rm -r notes/a"))
+            self.assertEqual([x["path"] for x in m.client.get(f"/v1/memory_stores/{ids[0]}/memories")["data"]], ["/c"])
+            m.client.delete(f"/v1/sessions/{session}")
+
     def test_case_63_without_an_engine_the_server_does_not_start(self):
         env = {**self.env, "DOCKER_HOST": "unix:///tmp/no-such-socket"}
         with Mangod(sandbox="docker", env=env, start=False) as m:

@@ -2,6 +2,7 @@
 import hashlib
 import json
 import os
+import shutil
 import tempfile
 import unittest
 
@@ -262,6 +263,20 @@ class Writing(Mounts):
         self.rejected(400, "mounted in session", self.client.delete, self.path)
         self.client.delete(f"/v1/sessions/{sid}")
         wait_for("the store can go", lambda: self.client.raw("DELETE", self.path)[0] == 200)
+
+
+@unittest.skipUnless(shutil.which("bwrap"), "bubblewrap is not installed")
+class OnSrt(Mounts):
+    """A backend that is a boundary: commands find the stores at their mount paths."""
+
+    OPTIONS = {"sandbox": "srt"}
+
+    def test_commands_find_a_store_where_the_resource_says(self):
+        self.put("/a", "old")
+        sid = self.mounted()
+        read, _ = self.run_in(sid, "cat /mnt/memory/my-notes-/a", "printf new > /mnt/memory/my-notes-/a; rm -f /mnt/memory/none")
+        self.assertIn("old", read)
+        self.assertEqual({"/a": "new"}, self.heads())
 
 
 class Crashes(unittest.TestCase):
