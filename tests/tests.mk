@@ -250,6 +250,7 @@ e2e_tests = \
 	tests/sdk/run_mcp.py \
 	tests/sdk/run_official.py \
 	tests/sdk/run_srt.py \
+	tests/sdk/run_worker_cli.py \
 	tests/sdk/run_worker_compare.py \
 	tests/sdk/run_worker_prepare.py \
 	tests/sdk/run_workers.py
@@ -452,6 +453,7 @@ EXTRA_DIST += \
 	tests/sdk/run_mcp.py \
 	tests/sdk/run_official.py \
 	tests/sdk/run_srt.py \
+	tests/sdk/run_worker_cli.py \
 	tests/sdk/run_worker_compare.py \
 	tests/sdk/run_worker_prepare.py \
 	tests/sdk/run_workers.py \
