@@ -326,6 +326,8 @@ libcore_la_SOURCES = \
 	core/object/object.c \
 	core/object/object.h \
 	core/object/s3.c \
+	core/object/sigv4.c \
+	core/object/sigv4.h \
 	core/run/assemble.c \
 	core/run/assemble.h \
 	core/run/attached.c \

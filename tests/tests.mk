@@ -103,6 +103,7 @@ unit_tests = \
 	tests/unit/test-request$(EXEEXT) \
 	tests/unit/test-router$(EXEEXT) \
 	tests/unit/test-session-body$(EXEEXT) \
+	tests/unit/test-sigv4$(EXEEXT) \
 	tests/unit/test-sse-parse$(EXEEXT) \
 	tests/unit/test-sv$(EXEEXT) \
 	tests/unit/test-tools-bash$(EXEEXT) \
@@ -321,6 +322,7 @@ EXTRA_DIST += \
 	tests/e2e/recorder.py \
 	tests/e2e/rig.py \
 	tests/e2e/sandbox.py \
+	tests/e2e/sigv4.py \
 	tests/e2e/srt_rig.py \
 	tests/e2e/test_admission.py \
 	tests/e2e/test_backends.py \

@@ -87,8 +87,6 @@ struct mg_net_req {
     struct mg_sv connect_to;  /* "host:port" to connect to instead; TLS and Host keep the URL's. Empty: none */
     struct mg_sv proxy;       /* empty: the loop's; "none"; or a URL as in mg_net_opts */
     struct mg_sv ca_pem, cert_pem, key_pem; /* instead of the loop's authorities; of a client certificate */
-    /* libcurl signs with these: "aws:amz:REGION:SERVICE" and "ACCESS:SECRET". Empty: it does not. */
-    struct mg_sv aws_scope, aws_user;
     bool insecure;                          /* the peer's certificate is not looked at */
     uint32_t connect_ms, idle_ms, total_ms; /* 0: the defaults above; MG_NET_FOREVER */
     size_t max_bytes;                       /* 0: MG_NET_BODY_MAX */

@@ -98,8 +98,6 @@ struct mg_transfer *mg_transfer_new(const struct mg_net_req *req)
     bool has_body = req->body.len > 0 || req->on_read;
     struct mg_sv method = req->method.len > 0 ? req->method : has_body ? MG_SV("POST") : MG_SV("GET");
     t->method = mg_xstrndup(method.ptr, method.len);
-    t->aws_scope = req->aws_scope.len ? mg_xstrndup(req->aws_scope.ptr, req->aws_scope.len) : NULL;
-    t->aws_user = req->aws_user.len ? mg_xstrndup(req->aws_user.ptr, req->aws_user.len) : NULL;
     copy_way(t, req);
     if (!mg_sv_is_token(method))
         (void)mg_transfer_stop(t, MG_EINVAL, "the request's method is not a word");
@@ -147,10 +145,6 @@ void mg_transfer_free(struct mg_transfer *t)
     wipe_buf(&t->ca_pem);
     wipe_buf(&t->cert_pem);
     wipe_buf(&t->key_pem);
-    if (t->aws_user)
-        mg_wipe(t->aws_user, strlen(t->aws_user));
-    free(t->aws_user);
-    free(t->aws_scope);
     free(t->unix_socket);
     free(t->connect_to);
     free(t->own_proxy);
@@ -509,10 +503,6 @@ mg_rc mg_transfer_prepare(struct mg_transfer *t, const struct mg_net_opts *o, co
         return rc;
     curl_easy_setopt(e, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(e, CURLOPT_HTTPHEADER, t->list);
-    if (t->aws_scope) {
-        curl_easy_setopt(e, CURLOPT_AWS_SIGV4, t->aws_scope);
-        curl_easy_setopt(e, CURLOPT_USERPWD, t->aws_user);
-    }
     curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, take_head);
     curl_easy_setopt(e, CURLOPT_HEADERDATA, t);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, take_body);

@@ -15,7 +15,6 @@ struct mg_transfer {
     enum mg_transfer_state state;
     struct mg_net_req req; /* views point into the strings below; headers are in list */
     char *method, *url, *body;
-    char *aws_scope, *aws_user;                 /* copies, the second wiped; NULL: none */
     char *unix_socket, *connect_to, *own_proxy; /* copies; NULL: none */
     const char *proxy;                          /* what is used, or NULL */
     struct mg_buf ca_pem, cert_pem, key_pem;    /* copies, wiped */

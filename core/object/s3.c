@@ -1,4 +1,4 @@
-/* Objects in an S3-compatible store. libcurl signs the requests. What is longer than a part goes up in parts, each of which may be sent again; the object
+/* Objects in an S3-compatible store. What is longer than a part goes up in parts, each of which may be sent again; the object
  * appears with the last answer, and when that answer is lost the store is asked whether it did. */
 #include <inttypes.h>
 #include <stdarg.h>
@@ -10,6 +10,7 @@
 #include "crypto/hash.h"
 #include "net/exchange.h"
 #include "object/backend.h"
+#include "object/sigv4.h"
 
 enum {
     PART = 5 * 1024 * 1024, /* bytes: the least that the protocol takes, since this much is held in memory */
@@ -30,8 +31,7 @@ struct s3 {
     char *root; /* up to and including the slash before the key */
     char *host; /* the same without the prefix: for lists */
     char *prefix;
-    char *scope; /* of the signature */
-    char *user;  /* ACCESS:SECRET */
+    char *region, *access, *secret; /* the last one is wiped */
 };
 
 struct s3_put {
@@ -43,6 +43,7 @@ struct s3_put {
     int n_parts;
     int64_t size;
     bool sealed, unsettled;
+    bool stray; /* an upload may have been begun whose id never came */
 };
 
 /* ---- requests ---- */
@@ -60,23 +61,42 @@ static void url_of(const struct s3 *s, const char *key, const char *query, char 
     (void)snprintf(out, URL_MAX, "%s%s%s%s", s->root, key, query[0] ? "?" : "", query);
 }
 
-/* The payload's digest stands in a header of its own, which libcurl signs. */
-static struct mg_net_req request(const struct s3 *s, const char *method, const char *url, struct mg_sv body,
-                                 char hex[MG_SHA256_HEX], struct mg_net_header headers[2])
+/* A request with its signature; it points into itself. */
+struct signed_req {
+    struct mg_net_req net;
+    struct mg_net_header headers[5]; /* the last one is free */
+    char sha256[MG_SHA256_HEX];
+    struct mg_sigv4 signature;
+};
+
+/* Signed now: each try is made anew. */
+static mg_rc request(const struct s3 *s, const char *method, const char *url, struct mg_sv body, struct signed_req *r,
+                     struct mg_err *err)
 {
-    mg_sha256_hex(body, hex);
-    headers[0] = (struct mg_net_header){MG_SV("x-amz-content-sha256"), mg_sv_of(hex)};
-    return (struct mg_net_req){
+    const struct mg_sigv4_key key = {.region = s->region, .access = s->access, .secret = s->secret};
+    mg_sha256_hex(body, r->sha256);
+    const struct mg_sigv4_request what = {.method = mg_sv_of(method),
+                                          .url = mg_sv_of(url),
+                                          .payload_sha256 = mg_sv_of(r->sha256),
+                                          .at_s = mg_wall_us() / 1000000};
+    mg_rc rc = mg_sigv4_sign(&key, &what, &r->signature, err);
+    if (rc < 0)
+        return rc;
+    r->headers[0] = (struct mg_net_header){MG_SV("host"), mg_sv_of(r->signature.host)};
+    r->headers[1] = (struct mg_net_header){MG_SV("x-amz-content-sha256"), mg_sv_of(r->sha256)};
+    r->headers[2] = (struct mg_net_header){MG_SV("x-amz-date"), mg_sv_of(r->signature.date)};
+    r->headers[3] = (struct mg_net_header){MG_SV("authorization"), mg_sv_of(r->signature.authorization)};
+    r->net = (struct mg_net_req){
         .method = mg_sv_of(method),
         .url = mg_sv_of(url),
-        .headers = headers,
-        .n_headers = 1,
+        .headers = r->headers,
+        .n_headers = 4,
         .body = body,
-        .aws_scope = mg_sv_of(s->scope),
-        .aws_user = mg_sv_of(s->user),
         .total_ms = CALL_MS,
         .max_bytes = ANSWER_MAX,
+        .fresh = strcmp(method, "POST") == 0, /* beginning or finishing twice must not go unseen */
     };
+    return MG_OK;
 }
 
 static bool may_pass(mg_rc rc, int status)
@@ -96,17 +116,17 @@ static void pause_before(int again)
 static mg_rc call(struct s3 *s, const char *method, const char *url, struct mg_sv body, int tries,
                   struct mg_net_answer *ret, int *ret_status, struct mg_err *err)
 {
-    char hex[MG_SHA256_HEX];
-    struct mg_net_header headers[2];
+    struct signed_req req;
     mg_rc rc = MG_EIO;
     *ret_status = 0;
     for (int i = 0; i < tries; i++) {
-        const struct mg_net_req req = request(s, method, url, body, hex, headers);
         if (i)
             pause_before(i);
         mg_net_answer_cleanup(ret);
         *ret = (struct mg_net_answer){.status = 0};
-        rc = mg_net_call(s->net, &req, 0, NULL, ret, err);
+        rc = request(s, method, url, body, &req, err);
+        if (rc >= 0)
+            rc = mg_net_call(s->net, &req.net, 0, NULL, ret, err);
         *ret_status = rc < 0 ? 0 : ret->status;
         if (!may_pass(rc, *ret_status))
             break;
@@ -177,9 +197,17 @@ static mg_rc begin_parts(struct s3_put *p, struct mg_err *err)
     char url[URL_MAX];
     struct mg_sv id;
     size_t at = 0;
-    int status;
+    int status = 0;
     url_of(p->s3, p->key, "uploads=", url);
-    (void)call(p->s3, "POST", url, MG_SV(""), TRIES, &a, &status, err);
+    for (int i = 0; i < TRIES; i++) {
+        if (i)
+            pause_before(i);
+        (void)call(p->s3, "POST", url, MG_SV(""), 1, &a, &status, err);
+        bool again = may_pass(status ? MG_OK : MG_EIO, status);
+        p->stray |= again;
+        if (!again)
+            break;
+    }
     if (!good(status))
         return store_fault(err, "begin an upload", status, "no answer: ");
     if (!element(mg_buf_view(&a.body), "UploadId", &at, &id) || !encode(id, p->upload))
@@ -288,8 +316,11 @@ static mg_rc put_whole(struct s3_put *p, struct mg_err *err)
     return store_fault(err, "take an object", status, "no answer: ");
 }
 
+static mg_rc abort_uploads(struct s3 *s, const char *key, struct mg_err *err);
+
 static mg_rc s3_seal(struct mg_object_put *put, struct mg_err *err)
 {
+    struct mg_err unheard;
     struct s3_put *p = (struct s3_put *)put;
     mg_rc rc = MG_OK;
     if (!p->upload[0]) {
@@ -301,6 +332,8 @@ static mg_rc s3_seal(struct mg_object_put *put, struct mg_err *err)
             rc = complete(p, err);
     }
     p->sealed = rc >= 0;
+    if (p->sealed && p->stray) /* one that cannot be removed now costs room in the store, no more */
+        (void)!abort_uploads(p->s3, p->key, &unheard);
     return rc;
 }
 
@@ -358,19 +391,21 @@ static mg_rc s3_read(struct mg_object_backend *b, const char *key, int64_t size,
                      struct mg_cancel *cancel, struct mg_err *err)
 {
     struct s3 *s = (struct s3 *)b;
-    char url[URL_MAX], hex[MG_SHA256_HEX];
-    struct mg_net_header headers[2];
+    char url[URL_MAX];
+    struct signed_req req;
     struct mg_net_result result = {0};
     struct reading r = {.sink = sink, .ctx = ctx, .left = size};
     url_of(s, key, "", url);
-    struct mg_net_req req = request(s, "GET", url, MG_SV(""), hex, headers);
-    req.on_header = on_header;
-    req.on_body = on_body;
-    req.ctx = &r;
-    req.idle_ms = READ_IDLE_MS;
-    req.total_ms = READ_MS;
-    req.max_bytes = (size_t)size + ANSWER_MAX;
-    mg_rc rc = mg_net_exchange(s->net, &req, 0, cancel, &result, err);
+    mg_rc rc = request(s, "GET", url, MG_SV(""), &req, err);
+    if (rc < 0)
+        return rc;
+    req.net.on_header = on_header;
+    req.net.on_body = on_body;
+    req.net.ctx = &r;
+    req.net.idle_ms = READ_IDLE_MS;
+    req.net.total_ms = READ_MS;
+    req.net.max_bytes = (size_t)size + ANSWER_MAX;
+    rc = mg_net_exchange(s->net, &req.net, 0, cancel, &result, err);
     if (r.rc < 0) {
         if (err)
             *err = r.err;
@@ -388,20 +423,22 @@ static mg_rc s3_read(struct mg_object_backend *b, const char *key, int64_t size,
 static mg_rc s3_read_at(struct mg_object_backend *b, const char *key, int64_t at, char *p, size_t n, struct mg_err *err)
 {
     struct s3 *s = (struct s3 *)b;
-    char url[URL_MAX], hex[MG_SHA256_HEX], range[64];
-    struct mg_net_header headers[2];
+    char url[URL_MAX], range[64];
+    struct signed_req req;
     mg_rc rc = MG_OK;
     int status = 0;
     url_of(s, key, "", url);
     (void)snprintf(range, sizeof(range), "bytes=%" PRId64 "-%" PRId64, at, at + (int64_t)n - 1);
     for (int i = 0; i < TRIES; i++) {
         struct mg_net_answer a __attribute__((cleanup(mg_net_answer_cleanup))) = {.status = 0};
-        struct mg_net_req req = request(s, "GET", url, MG_SV(""), hex, headers);
-        headers[req.n_headers++] = (struct mg_net_header){MG_SV("range"), mg_sv_of(range)};
-        req.max_bytes = n + ANSWER_MAX;
         if (i)
             pause_before(i);
-        rc = mg_net_call(s->net, &req, 0, NULL, &a, err);
+        rc = request(s, "GET", url, MG_SV(""), &req, err);
+        if (rc < 0)
+            return rc;
+        req.headers[req.net.n_headers++] = (struct mg_net_header){MG_SV("range"), mg_sv_of(range)};
+        req.net.max_bytes = n + ANSWER_MAX;
+        rc = mg_net_call(s->net, &req.net, 0, NULL, &a, err);
         status = rc < 0 ? 0 : a.status;
         if (status == 206 && a.body.len == n) {
             memcpy(p, a.body.ptr, n);
@@ -423,7 +460,9 @@ static mg_rc abort_uploads(struct s3 *s, const char *key, struct mg_err *err)
     struct mg_sv upload;
     size_t at = 0;
     int status;
-    (void)snprintf(url, sizeof(url), "%s?prefix=%s%s&uploads=", s->host, s->prefix, key);
+    mg_auto(buf) struct mg_buf name = MG_BUF_INIT(URL_MAX / 2);
+    (void)mg_buf_percent(&name, mg_sv_of(s->prefix)); /* its slashes too: a signed query has none */
+    (void)snprintf(url, sizeof(url), "%s?prefix=%s%s&uploads=", s->host, mg_buf_view(&name).ptr, key);
     (void)call(s, "GET", url, MG_SV(""), TRIES, &a, &status, err);
     if (status == 501 || status == 405)
         return MG_OK;
@@ -462,13 +501,14 @@ static void s3_close(struct mg_object_backend *b)
 {
     struct s3 *s = (struct s3 *)b;
     mg_net_close(s->net);
-    if (s->user)
-        mg_wipe(s->user, strlen(s->user));
+    if (s->secret)
+        mg_wipe(s->secret, strlen(s->secret));
     free(s->root);
     free(s->host);
     free(s->prefix);
-    free(s->scope);
-    free(s->user);
+    free(s->region);
+    free(s->access);
+    free(s->secret);
     free(s);
 }
 
@@ -503,9 +543,14 @@ static mg_rc check_words(const struct mg_s3_opts *o, struct mg_err *err)
         return mg_err_set(
             err, MG_ECONFIG,
             "MANGO_S3_PREFIX: letters, digits, '-', '.', '_' and '/' only, at most 512, not a slash first");
-    if (!o->access_key[0] || !o->secret_key[0] || strchr(o->access_key, ':'))
+    if (!o->access_key[0] || !o->secret_key[0])
         return mg_err_set(err, MG_ECONFIG,
                           "MANGO_S3_ACCESS_KEY and MANGO_S3_SECRET_KEY: both are needed for MANGO_S3_BUCKET");
+    if (strlen(o->access_key) > MG_SIGV4_ACCESS_MAX || strlen(o->secret_key) > MG_SIGV4_SECRET_MAX ||
+        strlen(o->region) > MG_SIGV4_REGION_MAX)
+        return mg_err_set(err, MG_ECONFIG,
+                          "MANGO_S3_ACCESS_KEY, MANGO_S3_SECRET_KEY, MANGO_S3_REGION: at most %d, %d and %d characters",
+                          MG_SIGV4_ACCESS_MAX, MG_SIGV4_SECRET_MAX, MG_SIGV4_REGION_MAX);
     return MG_OK;
 }
 
@@ -528,8 +573,9 @@ mg_rc mg_object_s3_open(const struct mg_s3_opts *o, struct mg_object_backend **r
         s->host = text("%.*s://%s.%s/", (int)(scheme - endpoint), endpoint, o->bucket, scheme + 3);
     s->root = text("%s%s", s->host, o->prefix);
     s->prefix = mg_xstrdup(o->prefix);
-    s->scope = text("aws:amz:%s:s3", o->region);
-    s->user = text("%s:%s", o->access_key, o->secret_key);
+    s->region = mg_xstrdup(o->region);
+    s->access = mg_xstrdup(o->access_key);
+    s->secret = mg_xstrdup(o->secret_key);
     (void)snprintf(s->base.identity, sizeof(s->base.identity), "s3:%.100s/%.63s/%.80s", endpoint, o->bucket, o->prefix);
     const struct mg_net_opts net = {.name = "mg-objects", .ca_file = o->ca_file};
     rc = mg_net_check_url(mg_sv_of(s->root), &net, err);

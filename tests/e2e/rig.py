@@ -1,6 +1,7 @@
 """What the field-case tests share: two replicas, a database proxy that can go deaf, readers that cut and resume, a namespace with a broken path."""
 import contextlib
 import ctypes
+import glob
 import http.client
 import os
 import random
@@ -16,11 +17,38 @@ import unittest
 import urllib.parse
 
 from api import ApiError
-from harness import STOP_S, Database, Mangod
+from harness import BUILD, STOP_S, Database, Mangod
 from ws import Closed, WebSocket
 
 SMALL_POOL = {"MANGO_REQUEST_THREADS": "4", "MANGO_ENGINE_THREADS": "4"}
 POOL_MAX = 4 + 4 + 7  # database connections of such a replica: docs/operating.md
+
+
+FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None)
+
+
+def thread_sanitizer():
+    with open(os.path.join(BUILD, "mangod"), "rb") as binary:
+        return b"libtsan" in binary.read()
+
+
+def needs_fake_clocks(test):
+    test = unittest.skipIf(thread_sanitizer(), "libfaketime takes pthread_cond_timedwait from ThreadSanitizer, which then reports a double lock")(test)
+    return unittest.skipUnless(FAKETIME, "libfaketime is not installed (Debian: apt-get install faketime)")(test)
+
+
+class FakeClock:
+    """The wall clock of a server: env of its Mangod. set("+1h") makes it jump, at once."""
+
+    def __init__(self, case, offset="+0"):
+        self.path = os.path.join("/tmp", "mango-e2e-clock." + secrets.token_hex(6))
+        self.set(offset)
+        case.addCleanup(os.remove, self.path)
+        self.env = {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": self.path, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_NO_CACHE": "1"}
+
+    def set(self, offset):
+        with open(self.path, "w", encoding="ascii") as f:
+            f.write(offset)
 
 
 def behind(proxies):

@@ -1,5 +1,4 @@
 """Field cases of ownership: who may write, what a stop stops, what a command may see."""
-import glob
 import json
 import os
 import random
@@ -12,13 +11,10 @@ import unittest
 from datetime import datetime, timezone
 
 from api import ApiError
-from harness import BUILD, FakeModel, Mangod, main, wait_for
-from rig import behind, http_ok, metrics, now, processes, replicas
+from harness import FakeModel, Mangod, main, wait_for
+from rig import FakeClock, behind, http_ok, metrics, needs_fake_clocks, now, processes, replicas
 from turns import of, shown
 
-with open(os.path.join(BUILD, "mangod"), "rb") as binary:
-    THREAD_SANITIZER = b"libtsan" in binary.read()
-FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None)
 ACCEPT_S = 1.0  # any stop is accepted within that time
 
 
@@ -82,18 +78,12 @@ class Ownership(unittest.TestCase):
             self.assertEqual(lines(path), ["start"])
             self.assertEqual([metrics(n.client)["mango_turn_takeovers_total"] for n in (a, b)], [0, 0])
 
-    @unittest.skipIf(THREAD_SANITIZER, "libfaketime takes pthread_cond_timedwait from ThreadSanitizer, which then reports a double lock")
-    @unittest.skipUnless(FAKETIME, "libfaketime is not installed (Debian: apt-get install faketime)")
+    @needs_fake_clocks
     def test_case_35_host_clocks_that_differ_and_jump_decide_nothing(self):
         def skewed(offset):
             def own(_):
-                clock = os.path.join("/tmp", "mango-e2e-clock." + secrets.token_hex(6))
-                self.addCleanup(os.remove, clock)
-                clocks.append(clock)
-                with open(clock, "w", encoding="ascii") as f:
-                    f.write(offset)
-                fake = {"LD_PRELOAD": FAKETIME, "FAKETIME_TIMESTAMP_FILE": clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1", "FAKETIME_CACHE_DURATION": "1"}
-                return {"env": {"MANGO_NODE_TTL": "2s", **fake}}
+                clocks.append(FakeClock(self, offset))
+                return {"env": {"MANGO_NODE_TTL": "2s", **clocks[-1].env}}
 
             return own
 
@@ -102,8 +92,7 @@ class Ownership(unittest.TestCase):
             sids = [n.client.new_session()["id"] for n in nodes for _ in range(2)]
             for sid, n in zip(sids, [n for n in nodes for _ in range(2)]):
                 n.client.say(sid, f"run: echo {sid} >> {nodes[0].dir}/starts; sleep 5; echo done")
-            with open(clocks[2], "w", encoding="ascii") as f:
-                f.write("+70m")
+            clocks[2].set("+70m")
             seen = {sid: [] for sid in sids}
 
             def finished():
