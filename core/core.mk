@@ -363,9 +363,11 @@ libcore_la_SOURCES = \
 	core/run/mcp.h \
 	core/run/memory-apply.c \
 	core/run/memory-internal.h \
+	core/run/memory-late.c \
 	core/run/memory-look.c \
 	core/run/memory-prompt.c \
 	core/run/memory-put.c \
+	core/run/memory-state.c \
 	core/run/memory.c \
 	core/run/memory.h \
 	core/run/mounts.c \

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "run/engine-internal.h"
 #include "run/mcp.h"
+#include "run/memory.h"
 #include "sandbox/manager.h"
 #include "store/node.h"
 
@@ -282,6 +283,7 @@ static void destroy_work(void *arg, void *thread)
 {
     mg_autofree struct destroy_job *j = arg;
     struct mg_err err = {0};
+    mg_memory_write_back(j->engine, thread, &j->session);
     if (mg_sandbox_destroy(j->engine->opts.sandboxes, thread, mg_id_sv(&j->session), &err) < 0)
         mg_log(MG_WARN, "a sandbox is not destroyed yet; it is tried again", MG_F_STR("session", j->session.s),
                MG_F_STR("error", err.text));

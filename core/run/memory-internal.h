@@ -18,6 +18,7 @@ enum {
     MG_MEMORY_LIST_MS = 30000,
     MG_MEMORY_PASS_BYTES = 16 * 1024 * 1024, /* of texts that one pass takes over; the next pass goes on */
     MG_MEMORY_PASS_FILES = 512,
+    MG_MEMORY_NOTES = 20,            /* lines that one result says about memories; the rest is counted */
     MG_MEMORY_NOTES_MAX = 16 * 1024, /* bytes of what a result says about memories */
 };
 
@@ -87,6 +88,14 @@ struct mg_memory_delta {
     int n_notes;
 };
 
+struct mg_memory *mg_memory_new(const struct mg_id *session, const struct mg_mounted_store *stores, int n);
+void mg_memory_free(struct mg_memory *m);
+/* A reference to the session's, which all its boxes share; made of stores when there is none. NULL: there is none, and n is 0. */
+struct mg_memory *mg_memory_shared(struct mg_engine *e, const struct mg_id *session,
+                                   const struct mg_mounted_store *stores, int n);
+void mg_memory_files_clear(struct mg_memory_mount *mount); /* with m->lock held */
+/* What files and stores had when they last met. */
+mg_rc mg_memory_load(struct mg_memory *m, struct mg_pg *pg, struct mg_err *err) MG_MUSTCHECK;
 struct mg_memory_delta *mg_memory_delta_new(void);
 /* A line for the agent: "PATH of the mount: why". */
 void mg_memory_note(struct mg_memory_delta *d, const struct mg_memory_mount *mount, struct mg_sv path, const char *fmt,

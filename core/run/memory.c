@@ -1,190 +1,15 @@
 #include "run/memory.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #include "base/hook.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "json/write.h"
 #include "run/memory-internal.h"
-#include "tools/names.h"
 #include "tools/result.h"
 
 enum {
-    NOTES = 20,    /* lines that one result says about memories; the rest is counted */
     ROUNDS = 4096, /* of one sync, which ends before that unless others write all the time */
 };
-
-/* ---- one session's ---- */
-
-static void file_free(void *ctx, struct mg_sv path, void *value)
-{
-    (void)ctx, (void)path;
-    free(value);
-}
-
-static void files_clear(struct mg_memory_mount *mount)
-{
-    mg_map_each(mount->files, file_free, NULL);
-    mg_map_free(mount->files);
-    mount->files = mg_map_new();
-}
-
-static void memory_free(struct mg_memory *m)
-{
-    mg_memory_pulls_clear(m);
-    for (int i = 0; i < m->n; i++) {
-        mg_map_each(m->mounts[i].files, file_free, NULL);
-        mg_map_free(m->mounts[i].files);
-        free(m->mounts[i].slug);
-    }
-    free(m->pulls);
-    mg_buf_done(&m->notes);
-    pthread_mutex_destroy(&m->work);
-    pthread_mutex_destroy(&m->lock);
-    free(m);
-}
-
-static struct mg_memory *memory_new(const struct mg_id *session, const struct mg_mounted_store *stores, int n)
-{
-    struct mg_memory *m = mg_xcalloc(1, sizeof(*m));
-    m->session = *session;
-    m->notes = MG_BUF_INIT(MG_MEMORY_NOTES_MAX);
-    pthread_mutex_init(&m->work, NULL);
-    pthread_mutex_init(&m->lock, NULL);
-    for (; m->n < n && m->n < MG_SESSION_STORES_MAX; m->n++) {
-        struct mg_memory_mount *mount = &m->mounts[m->n];
-        *mount = (struct mg_memory_mount){
-            .slug = mg_xstrndup(stores[m->n].slug.ptr, stores[m->n].slug.len),
-            .read_only = stores[m->n].read_only,
-            .mounted = stores[m->n].mounted,
-            .files = mg_map_new(),
-        };
-        (void)mg_id_from(stores[m->n].store_id, &mount->store);
-    }
-    return m;
-}
-
-/* The session's, which every box of it shares; made of stores when there is none. */
-static struct mg_memory *shared(struct mg_engine *e, const struct mg_id *session, const struct mg_mounted_store *stores,
-                                int n)
-{
-    pthread_mutex_lock(&e->lock);
-    struct mg_memory *m = mg_map_get(e->memories, mg_id_sv(session));
-    if (!m && n > 0) {
-        m = memory_new(session, stores, n);
-        (void)mg_map_put(e->memories, mg_id_sv(session), m);
-    }
-    if (m)
-        m->refs++;
-    pthread_mutex_unlock(&e->lock);
-    return m;
-}
-
-mg_rc mg_memory_open(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, struct mg_memory **ret,
-                     struct mg_err *err)
-{
-    mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    struct mg_mounted_store *stores;
-    int n = 0;
-    mg_rc rc = mg_mounted_stores(a, pg, mg_id_sv(session), &stores, &n, err);
-    if (rc >= 0)
-        *ret = n ? shared(e, session, stores, n) : NULL;
-    return rc;
-}
-
-void mg_memory_close(struct mg_engine *e, struct mg_memory *m)
-{
-    if (!m)
-        return;
-    pthread_mutex_lock(&e->lock);
-    bool last = --m->refs == 0;
-    if (last)
-        (void)mg_map_del(e->memories, mg_id_sv(&m->session));
-    pthread_mutex_unlock(&e->lock);
-    if (last)
-        memory_free(m);
-}
-
-struct mg_memory_file *mg_memory_file_of(struct mg_memory_mount *mount, struct mg_sv path)
-{
-    struct mg_memory_file *f = mg_map_get(mount->files, path);
-    if (!f) {
-        f = mg_xcalloc(1, sizeof(*f));
-        (void)mg_map_put(mount->files, path, f);
-    }
-    return f;
-}
-
-void mg_memory_pulls_clear(struct mg_memory *m)
-{
-    for (int i = 0; i < m->n_pulls; i++) {
-        free(m->pulls[i].path);
-        free(m->pulls[i].text);
-    }
-    m->n_pulls = 0;
-}
-
-void mg_memory_pull_add(struct mg_memory *m, const struct mg_memory_pull *p)
-{
-    for (int i = 0; i < m->n_pulls; i++) {
-        if (m->pulls[i].mount != p->mount || strcmp(m->pulls[i].path, p->path) != 0)
-            continue;
-        free(m->pulls[i].path);
-        free(m->pulls[i].text);
-        m->pulls[i] = *p;
-        return;
-    }
-    if (m->n_pulls == m->cap_pulls) {
-        m->cap_pulls = m->cap_pulls ? m->cap_pulls * 2 : 16;
-        m->pulls = mg_xrealloc(m->pulls, sizeof(*m->pulls) * (size_t)m->cap_pulls);
-    }
-    m->pulls[m->n_pulls++] = *p;
-}
-
-/* ---- deltas ---- */
-
-struct mg_memory_delta *mg_memory_delta_new(void)
-{
-    struct mg_memory_delta *d = mg_xcalloc(1, sizeof(*d));
-    d->notes = MG_BUF_INIT(MG_MEMORY_NOTES_MAX);
-    return d;
-}
-
-void mg_memory_delta_free(struct mg_memory_delta *d)
-{
-    if (!d)
-        return;
-    for (int i = 0; i < d->n; i++) {
-        free(d->changes[i].path);
-        free(d->changes[i].text);
-        free(d->changes[i].pull.path);
-        free(d->changes[i].pull.text);
-    }
-    free(d->changes);
-    mg_buf_done(&d->notes);
-    free(d);
-}
-
-void mg_memory_note(struct mg_memory_delta *d, const struct mg_memory_mount *mount, struct mg_sv path, const char *fmt,
-                    ...)
-{
-    char why[MG_ERR_TEXT_MAX];
-    va_list ap;
-    if (d->n_notes++ >= NOTES)
-        return;
-    va_start(ap, fmt);
-    (void)vsnprintf(why, sizeof(why), fmt, ap);
-    va_end(ap);
-    mg_auto(buf) struct mg_buf name = MG_BUF_INIT(MG_MEMORY_NOTES_MAX);
-    (void)mg_buf_printf(&name, MG_MEMORY_SHOWN "%s%s", mount ? "/" : "", mount ? mount->slug : "");
-    (void)mg_buf_sv(&name, path);
-    (void)mg_buf_str(&d->notes, "[memory] ");
-    (void)mg_name_quote(&d->notes, mg_buf_view(&name), MG_NAME_COLON);
-    (void)mg_buf_printf(&d->notes, ": %s\n", why);
-}
 
 static bool has_work(const struct mg_memory_delta *d)
 {
@@ -200,7 +25,7 @@ static void settle(struct mg_memory *m, struct mg_memory_delta *d)
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < m->n; i++)
         if (d->reset[i])
-            files_clear(&m->mounts[i]);
+            mg_memory_files_clear(&m->mounts[i]);
     for (int i = 0; i < d->n; i++) {
         struct mg_memory_change *c = &d->changes[i];
         struct mg_memory_file *f = mg_memory_file_of(&m->mounts[c->mount], mg_sv_of(c->path));
@@ -226,8 +51,8 @@ static void notes_take(struct mg_buf *out, struct mg_memory *m, const struct mg_
     mg_buf_reset(&m->notes);
     pthread_mutex_unlock(&m->lock);
     (void)mg_buf_sv(out, mg_buf_view(&d->notes));
-    if (d->n_notes > NOTES)
-        (void)mg_buf_printf(out, "[memory] and %d more\n", d->n_notes - NOTES);
+    if (d->n_notes > MG_MEMORY_NOTES)
+        (void)mg_buf_printf(out, "[memory] and %d more\n", d->n_notes - MG_MEMORY_NOTES);
 }
 
 static void notes_keep(struct mg_memory *m, const struct mg_memory_delta *d)
@@ -295,7 +120,7 @@ mg_rc mg_memory_take(struct mg_run *r, struct mg_step *s, struct mg_sv *content,
 {
     if (!r->memory)
         return MG_OK;
-    struct mg_memory *m = shared(r->engine, &r->session, NULL, 0);
+    struct mg_memory *m = mg_memory_shared(r->engine, &r->session, NULL, 0);
     mg_auto(buf) struct mg_buf notes = MG_BUF_INIT(4 * MG_MEMORY_NOTES_MAX);
     if (!m)
         return MG_OK; /* its boxes were dropped: the next sync finds the changes */
@@ -312,7 +137,7 @@ void mg_memory_taken(struct mg_run *r)
 {
     if (!r->memory)
         return;
-    struct mg_memory *m = shared(r->engine, &r->session, NULL, 0);
+    struct mg_memory *m = mg_memory_shared(r->engine, &r->session, NULL, 0);
     if (m)
         settle(m, r->memory);
     mg_memory_close(r->engine, m);
@@ -369,7 +194,7 @@ static mg_rc refresh(struct mg_memory *m, struct mg_arena *a, struct mg_txn *t, 
 
 mg_rc mg_memory_refresh(struct mg_run *r, struct mg_step *s, struct mg_err *err)
 {
-    struct mg_memory *m = shared(r->engine, &r->session, NULL, 0);
+    struct mg_memory *m = mg_memory_shared(r->engine, &r->session, NULL, 0);
     if (!m)
         return MG_OK;
     mg_rc rc = refresh(m, s->arena, s->t, err);
@@ -388,7 +213,7 @@ static void file_forget(void *ctx, struct mg_sv path, void *value)
     f->pulled = false;
 }
 
-static mg_rc load(struct mg_memory *m, struct mg_pg *pg, struct mg_err *err)
+mg_rc mg_memory_load(struct mg_memory *m, struct mg_pg *pg, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     mg_auto(res) struct mg_res *res = NULL;
@@ -473,7 +298,7 @@ static mg_rc sync_locked(struct mg_run *r, struct mg_memory *m, struct mg_pg *pg
                          struct mg_err *err)
 {
     int n = 0, done = 0;
-    mg_rc rc = load(m, pg, err);
+    mg_rc rc = mg_memory_load(m, pg, err);
     if (rc >= 0)
         rc = look(r, m, pg, box, true, err);
     for (int i = 0; i < ROUNDS && rc >= 0; i++) {
@@ -520,54 +345,4 @@ mg_rc mg_memory_meet(struct mg_run *r, struct mg_pg *pg, struct mg_err *err)
     mg_box_unlock(b);
     r->memory_synced = rc >= 0;
     return rc;
-}
-
-/* ---- after a takeover ---- */
-
-static const struct mg_stmt SQL_OWED = {
-    "memory_owed",
-    "SELECT EXISTS (SELECT FROM session_memory_stores WHERE session_id = $1 AND mounted_at IS NOT NULL) AND EXISTS"
-    " (SELECT FROM tool_calls WHERE session_id = $1 AND state = 'started') AND EXISTS (SELECT FROM sandboxes"
-    " WHERE session_id = $1 AND lost_at IS NULL)",
-};
-
-mg_rc mg_memory_owed(struct mg_run *r, struct mg_step *s, bool *ret, struct mg_err *err)
-{
-    mg_auto(res) struct mg_res *res = NULL;
-    const struct mg_sv session = mg_id_sv(&r->session);
-    *ret = false;
-    if (r->memory_synced || r->memory_tried || !r->engine->opts.sandboxes)
-        return MG_OK;
-    mg_rc rc = mg_txn_query(s->t, &SQL_OWED, &session, 1, &res, err);
-    *ret = rc >= 0 && mg_res_bool(res, 0, 0);
-    return rc;
-}
-
-static void settle_work(void *arg, void *thread)
-{
-    struct mg_run *r = arg;
-    struct mg_err err = {0};
-    mg_rc rc = mg_box_acquire(r->engine, thread, &r->session, &r->thread, r->cancel, &err);
-    if (rc >= 0)
-        rc = mg_memory_meet(r, thread, &err);
-    if (rc < 0)
-        mg_log(MG_WARN, "memories of an interrupted call are not taken over yet", MG_F_STR("session", r->session.s),
-               MG_F_STR("error", err.text));
-    atomic_store(&r->busy_until_ns, 0);
-    if (mg_cancel_fired(r->cancel))
-        mg_run_drop(r);
-    else
-        mg_run_later(r, mg_run_resume);
-    mg_run_unref(r);
-}
-
-void mg_memory_catch_up(struct mg_run *r)
-{
-    r->memory_tried = true;
-    atomic_store(&r->busy_until_ns, mg_run_until(MG_ACQUIRE_MS));
-    if (mg_pool_submit(r->engine->sandbox, settle_work, mg_run_ref(r)) == MG_OK)
-        return;
-    atomic_store(&r->busy_until_ns, 0);
-    mg_run_unref(r);
-    mg_run_later(r, mg_run_resume);
 }

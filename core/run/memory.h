@@ -34,6 +34,10 @@ mg_rc mg_memory_owed(struct mg_run *r, struct mg_step *s, bool *ret, struct mg_e
 /* Takes over what can be, on a sandbox thread, then resumes the run. Never makes a sandbox: a bound one is attached. */
 void mg_memory_catch_up(struct mg_run *r);
 
+/* Of a session that was just deleted, before its sandbox goes: what background processes, or a call that was cut off, left. On a sandbox thread; as far as
+ * the sandbox is there and answers. */
+void mg_memory_write_back(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session);
+
 /* On a tool thread that holds the box: before a call, and after it. Neither touches the database. */
 void mg_memory_before(struct mg_box *b);
 void mg_memory_after(struct mg_run *r, struct mg_box *b);

@@ -144,6 +144,7 @@ struct work {
     struct mg_cancel *cancel;
     struct mg_spec spec;
     char label[MG_LABEL_LEN];
+    bool existing; /* none is made */
     bool settling; /* for the reconciler: what is stored is what is wanted */
 };
 
@@ -458,7 +459,7 @@ static mg_rc acquire_locked(struct work *w, struct mg_sandbox **ret, struct mg_e
     w->entry->live = NULL; /* its handles find it gone until they are released */
     struct mg_binding b;
     mg_rc rc = mg_binding_get(w->pg, w->a, mg_id_sv(&w->entry->session), &b, err);
-    if (rc == MG_ENOTFOUND)
+    if (rc == MG_ENOTFOUND && !w->existing)
         rc = begin_create(w, ret, err);
     else if (rc == MG_OK)
         rc = attach(w, &b, ret, err);
@@ -469,11 +470,11 @@ static mg_rc acquire_locked(struct work *w, struct mg_sandbox **ret, struct mg_e
     return MG_OK;
 }
 
-mg_rc mg_sandbox_acquire(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id, struct mg_sv env_config,
-                         struct mg_cancel *cancel, struct mg_sandbox **ret, struct mg_err *err)
+static mg_rc acquire(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id, struct mg_sv env_config,
+                     struct mg_cancel *cancel, bool existing, struct mg_sandbox **ret, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    struct work w = {.m = m, .pg = pg, .a = a, .cancel = cancel};
+    struct work w = {.m = m, .pg = pg, .a = a, .cancel = cancel, .existing = existing};
     mg_rc rc = mg_spec_from_config(a, env_config, m->opts.image, &w.spec, err);
     if (rc < 0)
         return rc;
@@ -484,6 +485,18 @@ mg_rc mg_sandbox_acquire(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv 
     rc = acquire_locked(&w, ret, err);
     entry_unlock(m, w.entry);
     return rc;
+}
+
+mg_rc mg_sandbox_acquire(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id, struct mg_sv env_config,
+                         struct mg_cancel *cancel, struct mg_sandbox **ret, struct mg_err *err)
+{
+    return acquire(m, pg, session_id, env_config, cancel, false, ret, err);
+}
+
+mg_rc mg_sandbox_acquire_existing(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id,
+                                  struct mg_sv env_config, struct mg_sandbox **ret, struct mg_err *err)
+{
+    return acquire(m, pg, session_id, env_config, NULL, true, ret, err);
 }
 
 mg_rc mg_sandbox_settle(struct mg_sandboxes *m, struct mg_pg *pg, const struct mg_intent *in, struct mg_sandbox **ret,

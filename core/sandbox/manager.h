@@ -67,6 +67,9 @@ bool mg_sandbox_session_of(struct mg_sandboxes *m, struct mg_sv label, struct mg
  * the backend cannot do. */
 mg_rc mg_sandbox_acquire(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id, struct mg_sv env_config,
                          struct mg_cancel *cancel, struct mg_sandbox **ret, struct mg_err *err) MG_MUSTCHECK;
+/* The same for one that there is: MG_ENOTFOUND, never a new one. */
+mg_rc mg_sandbox_acquire_existing(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv session_id,
+                                  struct mg_sv env_config, struct mg_sandbox **ret, struct mg_err *err) MG_MUSTCHECK;
 void mg_sandbox_release(struct mg_sandbox *box); /* NULL is fine. Free the mg_tools over it first */
 
 /* Whether the backend answers: MG_OK, or MG_EUNAVAIL with code backend_down. May ask it. */

@@ -265,6 +265,21 @@ class Writing(Mounts):
         wait_for("the store can go", lambda: self.client.raw("DELETE", self.path)[0] == 200)
 
 
+    def test_sb13_what_a_deleted_session_left_is_written_back_and_no_sandbox_is_made_for_it(self):
+        sid, idle = self.mounted(), self.mounted()
+        fifo = self.fifo()
+        self.run_in(sid, f"(cat {fifo} >/dev/null; printf late > $M/late; echo done > {fifo}) >/dev/null 2>&1 &")
+        with open(fifo, "w", encoding="utf-8"):
+            pass
+        with open(fifo, encoding="utf-8") as f:
+            self.assertEqual("done", f.read().strip())
+        self.assertEqual({}, self.heads(), "no call has looked since")
+        for session in (sid, idle):
+            self.client.delete(f"/v1/sessions/{session}")
+        wait_for("the last change is saved", lambda: self.heads() == {"/late": "late"}, 60)
+        self.assertEqual([["0"]], self.server.database.query(f"SELECT count(*) FROM sandbox_intents WHERE session_id = '{idle}'"))
+
+
 @unittest.skipUnless(shutil.which("bwrap"), "bubblewrap is not installed")
 class OnSrt(Mounts):
     """A backend that is a boundary: commands find the stores at their mount paths."""
