@@ -52,9 +52,9 @@ mg_rc mg_memory_write(struct mg_memory_folder *s, struct mg_memory_file *f, cons
                       struct mg_err *err) MG_MUSTCHECK;
 /* How many memories one pass may delete of so many: a folder that was wiped must not take its store along. */
 unsigned mg_memory_deletes_max(unsigned n);
-/* One pass; last: what is missing now is deleted. Failures are logged. */
-void mg_memory_sync(struct mg_memory_folder *s, const struct mg_memory_api *api, bool last);
+/* One pass; last: what is missing now is deleted. Failures are logged; MG_EUNAVAIL: another pass may do better. */
+mg_rc mg_memory_sync(struct mg_memory_folder *s, const struct mg_memory_api *api, bool last);
 /* New and changed files only. */
-void mg_memory_flush(struct mg_memory_folder *s, const struct mg_memory_api *api);
+mg_rc mg_memory_flush(struct mg_memory_folder *s, const struct mg_memory_api *api);
 
 #endif

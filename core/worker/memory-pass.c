@@ -240,7 +240,8 @@ static bool nowhere(const struct mg_memory_file *f)
     return !*f->local && !*f->remote && !*f->base;
 }
 
-static void act_all(struct pass *p, bool push_only)
+/* MG_EUNAVAIL: of some files it is not known whether they arrived. */
+static mg_rc act_all(struct pass *p, bool push_only)
 {
     struct mg_memory_folder *s = p->store;
     p->pulls = mg_xcalloc(s->n + 1, sizeof(struct mg_memory_file *));
@@ -261,6 +262,7 @@ static void act_all(struct pass *p, bool push_only)
     free(p->pulls);
     free(p->pushes);
     mg_memory_forget(s, nowhere);
+    return unsent ? MG_EUNAVAIL : MG_OK;
 }
 
 static unsigned in_base(const struct mg_memory_folder *s)
@@ -300,8 +302,7 @@ static mg_rc sync_store(struct pass *p, struct mg_err *err)
     if (n == 0 && in_base(s) > 1)
         return recover(p, err);
     p->deletes_left = mg_memory_deletes_max(in_base(s));
-    act_all(p, false);
-    return MG_OK;
+    return act_all(p, false);
 }
 
 static bool dirty(const struct mg_memory_folder *s)
@@ -325,24 +326,28 @@ static mg_rc flush_store(struct pass *p, struct mg_err *err)
     if (rc < 0 || !marked || !dirty(p->store))
         return rc;
     rc = list(p, err);
-    if (rc == MG_OK)
-        act_all(p, true);
-    return rc;
+    return rc == MG_OK ? act_all(p, true) : rc;
 }
 
-void mg_memory_sync(struct mg_memory_folder *s, const struct mg_memory_api *api, bool last)
+/* Says what went wrong. A server that is away is worth another try. */
+static mg_rc end_pass(const struct mg_memory_folder *s, const char *what, mg_rc rc, const struct mg_err *err)
+{
+    if (rc < 0 && err->rc < 0) /* else each file said so itself */
+        mg_log(MG_WARN, what, MG_F_STR("store", s->id), MG_F_STR("error", err->text));
+    return rc == MG_EIO || rc == MG_ETIMEOUT ? MG_EUNAVAIL : rc;
+}
+
+mg_rc mg_memory_sync(struct mg_memory_folder *s, const struct mg_memory_api *api, bool last)
 {
     struct pass p = {.store = s, .api = api, .last = last};
     struct mg_err err = {0};
-    if (sync_store(&p, &err) < 0)
-        mg_log(MG_WARN, "a memory store is not synchronised", MG_F_STR("store", s->id), MG_F_STR("error", err.text));
+    return end_pass(s, "a memory store is not synchronised", sync_store(&p, &err), &err);
 }
 
-void mg_memory_flush(struct mg_memory_folder *s, const struct mg_memory_api *api)
+mg_rc mg_memory_flush(struct mg_memory_folder *s, const struct mg_memory_api *api)
 {
     struct pass p = {.store = s, .api = api};
     struct mg_err err = {0};
-    if (!s->read_only && flush_store(&p, &err) < 0)
-        mg_log(MG_WARN, "changes of a memory store are not sent", MG_F_STR("store", s->id),
-               MG_F_STR("error", err.text));
+    mg_rc rc = s->read_only ? MG_OK : flush_store(&p, &err);
+    return end_pass(s, "changes of a memory store are not sent", rc, &err);
 }

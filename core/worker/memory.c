@@ -18,6 +18,7 @@ enum {
     LOCK_RETRY_MS = 500, /* the folder is another live session's: looked at again */
     LOCK_NAME_HEX = 24,  /* digits of its digest that stand for the folder's name */
     LOCK_TEXT_MAX = 256,
+    END_PAUSE_MS = 500, /* between tries at the end while the server is away */
 };
 
 struct mg_memories {
@@ -277,27 +278,27 @@ void mg_memories_sync_due(struct mg_memories *m)
         return;
     for (unsigned i = 0; i < m->n; i++) {
         const struct mg_memory_api api = api_of(m, m->stores[i], m->o.tether->leave, 0);
-        mg_memory_sync(m->stores[i], &api, false);
+        (void)!mg_memory_sync(m->stores[i], &api, false);
     }
     m->last_ns = mg_now_ns();
 }
 
 /* ---- the end ---- */
 
-static void last_passes(struct mg_memories *m, bool clean)
+static mg_rc last_pass(struct mg_memories *m, struct mg_memory_folder *s, bool whole, uint64_t deadline_ns)
 {
-    uint64_t ms = UINT64_C(1000000), now = mg_now_ns();
-    for (unsigned i = 0; i < m->n && clean; i++) {
-        const struct mg_memory_api api = api_of(m, m->stores[i], m->o.tether->fence, now + MG_MEMORY_END_MS * ms);
-        if (m->stores[i]->ours)
-            mg_memory_sync(m->stores[i], &api, true);
-    }
-    now = mg_now_ns();
-    for (unsigned i = 0; i < m->n; i++) {
-        const struct mg_memory_api api = api_of(m, m->stores[i], m->o.tether->fence, now + MG_MEMORY_END_MS * ms);
-        if (m->stores[i]->ours)
-            mg_memory_flush(m->stores[i], &api);
-    }
+    const struct mg_memory_api api = api_of(m, s, m->o.tether->fence, deadline_ns);
+    return whole ? mg_memory_sync(s, &api, true) : mg_memory_flush(s, &api);
+}
+
+/* All stores, each until it is done, the server comes back, or the time is over: what is not in the store by then is lost with the folder. */
+static void last_passes(struct mg_memories *m, bool whole)
+{
+    uint64_t deadline_ns = mg_now_ns() + MG_MEMORY_END_MS * UINT64_C(1000000);
+    for (unsigned i = 0; i < m->n; i++)
+        while (m->stores[i]->ours && mg_now_ns() < deadline_ns && mg_tether_ended(m->o.tether) < MG_TETHER_OVER &&
+               last_pass(m, m->stores[i], whole, deadline_ns) == MG_EUNAVAIL)
+            mg_tether_sleep(m->o.tether, END_PAUSE_MS);
 }
 
 /* A folder that lost its marker, with files in it, is somebody else's by now. */
@@ -324,8 +325,10 @@ void mg_memories_end(struct mg_memories *m, bool clean, bool tools_run)
     if (!m)
         return;
     /* From OVER on the server takes nothing; what was lost is another's. */
+    if (clean && mg_tether_ended(m->o.tether) < MG_TETHER_OVER)
+        last_passes(m, true);
     if (mg_tether_ended(m->o.tether) < MG_TETHER_OVER)
-        last_passes(m, clean);
+        last_passes(m, false);
     for (unsigned i = 0; i < m->n; i++) {
         struct mg_memory_folder *s = m->stores[i];
         if (s->ours && !tools_run)

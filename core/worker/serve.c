@@ -1,6 +1,5 @@
 #include "worker/serve.h"
 
-#include "base/hook.h"
 #include "base/log.h"
 #include "json/write.h"
 #include "worker/lease.h"
@@ -137,10 +136,8 @@ static mg_rc prepare(const struct mg_serve_opts *o, const struct mg_remote *r, c
 {
     const struct mg_json *skills = mg_json_get(mg_json_get(session, "agent"), "skills");
     mg_rc rc = mg_worker_skills_prepare(r, o->toolbox.workspace.root, skills, t, &p->skills, err);
-    mg_hook("worker.skills");
     if (rc == MG_OK)
         rc = prepare_memories(o, r, w, session, t, p, err);
-    mg_hook("worker.memories");
     if (rc < 0)
         return rc;
     p->toolbox = o->toolbox;
@@ -154,7 +151,6 @@ static mg_rc prepare(const struct mg_serve_opts *o, const struct mg_remote *r, c
 static void unprepare(struct prepared *p, bool clean, bool tools_run)
 {
     mg_worker_skills_remove(p->skills);
-    mg_hook("worker.end");
     mg_memories_end(p->memories, clean, tools_run);
 }
 

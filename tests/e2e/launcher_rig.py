@@ -1,13 +1,26 @@
 """What the tests of launchers share: mango-worker supervise as a process, and all that must hold whatever launches the boxes."""
+import json
 import os
 import re
 import signal
+import threading
 import time
 
 from harness import BUILD, Process, wait_for
+from recorder import Cut, Recorder
+from test_files import TYPE, multipart
 from worker_rig import ENDS_THE_SECOND_TIME, GATE, IDLE_MS, NEVER, WorkerCase, bash, pass_gate
 
 GRACE_S = 20
+SKILL = b"---\nname: greeting\ndescription: Greets.\n---\nof the skill\n"
+# What a worker in a box asks for while it serves one call of a session with a skill and a memory store, in this order.
+REQUESTS = [
+    ("the first heartbeat", "POST", r"/heartbeat"), ("the session", "GET", r"/sessions/[^/]+$"), ("the skill's version", "GET", r"/versions/[^/]+$"), ("the skill", "GET", r"/content$"),
+    ("the memories", "GET", r"/memories\?view=full"), ("the stream", "GET", r"/events/stream"), ("the history", "GET", r"/events\?"), ("the result", "POST", r"/events$"),
+    ("the last list", "GET", r"/memories\?view=basic"), ("a memory", "POST", r"/memories$"), ("the stop", "POST", r"/stop$"),
+]  # fmt: skip
+# With MANGO_TEST_KILL_STEPS=all everything that runs is killed at each of them, before the server has it and behind its answer; else at these.
+SOME = {"box": [("the skill", "before"), ("the result", "after")], "mangod": [("the result", "after"), ("a memory", "before")]}
 
 
 class Supervisor:
@@ -94,6 +107,56 @@ class Launchers:
 
         def clean(self):
             raise NotImplementedError
+
+        def reach(self, port):
+            """Lets the boxes reach this port of the machine."""
+
+        # ---- kill -9 at each request of a box ----
+
+        def crash(self):
+            self.server.kill()
+            self.server.process.end()
+            self.server.start()
+
+        def prepared(self):
+            """(agent, store): a skill and a memory that are there before the tools."""
+            status, _, text = self.client.raw("POST", "/v1/skills", multipart(("files[]", "greeting/SKILL.md", SKILL)), {**TYPE, "anthropic-version": "2026-10-21"})
+            self.assertEqual(status, 200, text)
+            agent = {"name": "a", "model": "m", "tools": [{"type": "agent_toolset_20260401"}], "skills": [{"type": "custom", "skill_id": json.loads(text)["id"]}]}
+            store = self.client.post("/v1/memory_stores", {"name": "notes"})["id"]
+            self.client.post(f"/v1/memory_stores/{store}/memories", {"path": "/a", "content": "of the store"})
+            return self.client.post("/v1/agents", agent)["id"], store
+
+        def kill_at_requests(self, what, kill):
+            net = self.enterContext(Recorder(self.server.port))
+            self.reach(net.server.server_address[1])
+            supervisor = self.supervise("--box-base-url", net.url)
+            steps = [(name, when) for name, _, _ in REQUESTS for when in ("before", "after")]
+            for name, when in steps if os.environ.get("MANGO_TEST_KILL_STEPS") == "all" else SOME[what]:
+                with self.subTest(kill=what, at=name, when=when):
+                    self.kill_at(net, kill, name, when, lost=what == "box")
+            self.assertTrue(supervisor.process.running())
+
+        def kill_at(self, net, kill, name, when, lost):
+            """One session; what runs is killed once. lost: what a killed box had not yet sent of its memories is."""
+            place = [n for n, _, _ in REQUESTS].index(name)
+            agent, store = self.prepared()
+            resource = {"type": "memory_store", "memory_store_id": store}
+            s = self.client.post("/v1/sessions", {"agent": agent, "environment_id": self.environment, "resources": [resource]})["id"]
+            said, killed = threading.Event(), threading.Event()
+            net.clear()
+            net.on(*REQUESTS[place][1:], Cut(when, lambda: (said.wait(60), kill(), killed.set())))
+            self.say(s, bash("tail -1 skills/greeting/SKILL.md; cat memory/notes/a; printf new > memory/notes/b"), "---", "text done")
+            said.set()
+            wait_for(f"it is killed at {name}", killed.is_set, 60, 0.05)
+            self.assertEqual(self.results(self.wait_end(s)), [("of the skill\nof the store", False)])
+            self.wait_left(s)
+            self.wait_no_box()
+            self.check_leases(s)
+            memories = {m["path"]: m["content"] for m in self.client.get(f"/v1/memory_stores/{store}/memories?view=full")["data"]}
+            saved = {"/a": "of the store", "/b": "new"}
+            allowed = [saved, {"/a": "of the store"}] if lost and place >= [n for n, _, _ in REQUESTS].index("the result") else [saved]
+            self.assertIn(memories, allowed)
 
         # ---- words ----
 
@@ -244,6 +307,12 @@ class Launchers:
                 self.wait_left(s)
                 self.check_leases(s)
                 second.kill()
+
+        def test_a_box_that_is_killed_at_a_request_is_followed(self):
+            self.kill_at_requests("box", self.kill_box)
+
+        def test_mangod_that_is_killed_at_a_request_comes_back(self):
+            self.kill_at_requests("mangod", self.crash)
 
         def test_the_environment_key_is_nowhere_in_a_box(self):
             self.supervise()

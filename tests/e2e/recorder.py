@@ -47,10 +47,10 @@ class Body:
 
 
 class Cut:
-    """Cuts the connection: `before` the server sees the request, or `after` it has answered."""
+    """Cuts the connection: `before` the server sees the request, or `after` it has answered; first calls do()."""
 
-    def __init__(self, when):
-        self.when = when
+    def __init__(self, when, do=lambda: None):
+        self.when, self.do = when, do
 
     def __repr__(self):
         return f"cut {self.when}"
@@ -152,6 +152,7 @@ class Recorder:
         if isinstance(action, Slow):
             time.sleep(action.seconds)
         if isinstance(action, Cut) and action.when == "before":
+            action.do()
             return self.cut(h)
         up = http.client.HTTPConnection("127.0.0.1", self.upstream, timeout=120)
         try:
@@ -180,8 +181,10 @@ class Recorder:
     def relay(self, h, request, answer, action):
         stream = answer.getheader("content-type", "").startswith("text/event-stream")
         if isinstance(action, Cut):
-            answer.read()
+            if not stream:
+                answer.read()
             request.status = answer.status
+            action.do()
             return self.cut(h)
         request.status = answer.status
         h.send_response_only(answer.status)

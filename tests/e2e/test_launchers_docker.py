@@ -65,7 +65,7 @@ class Relay:
     """The Engine of the tests has a network of its own: its boxes reach mangod through a socket in its folder."""
 
     def __init__(self, port):
-        self.path = os.path.join(os.environ["MANGO_TEST_DOCKER_DIR"], "relay")
+        self.path = os.path.join(os.environ["MANGO_TEST_DOCKER_DIR"], f"relay-{port}")
         self.port = port
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(self.path)
@@ -131,6 +131,10 @@ class DockerLauncher(Launchers.Case):
         if OWN:
             relay = Relay(cls.server.port)
             cls.addClassCleanup(relay.close)
+
+    def reach(self, port):
+        if OWN:
+            self.addCleanup(Relay(port).close)
 
     def settings(self):
         return {
