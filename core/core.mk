@@ -399,6 +399,8 @@ libcore_la_SOURCES = \
 	core/run/turn.c \
 	core/run/turn.h \
 	core/run/unwedge.c \
+	core/run/validate.c \
+	core/run/validate.h \
 	core/run/verify.c \
 	core/run/wallet.c \
 	core/run/wallet.h \

@@ -112,7 +112,7 @@ mg_http_handler mg_get_work_poll, mg_get_work_list, mg_get_work, mg_post_work, m
     mg_post_work_heartbeat, mg_post_work_stop, mg_post_work_fail;
 mg_http_handler mg_get_vaults, mg_post_vaults, mg_get_vault, mg_post_vault, mg_delete_vault, mg_post_vault_archive;
 mg_http_handler mg_get_credentials, mg_post_credentials, mg_get_credential, mg_post_credential, mg_delete_credential,
-    mg_post_credential_archive;
+    mg_post_credential_archive, mg_post_credential_validate;
 mg_http_handler mg_get_resources, mg_post_resources, mg_get_resource, mg_post_resource, mg_delete_resource;
 mg_http_handler mg_get_skills, mg_post_skills, mg_get_skill, mg_delete_skill, mg_get_skill_versions,
     mg_post_skill_versions, mg_get_skill_version, mg_delete_skill_version, mg_get_skill_content;

@@ -92,6 +92,8 @@ static const struct doc {
     {MG_DELETE, "/v1/vaults/{}/credentials/{}", "deleteCredential", "Deletes a credential.", NULL, "Deleted"},
     {MG_POST, "/v1/vaults/{}/credentials/{}/archive", "archiveCredential", "Destroys its secrets; the rest stays.",
      NULL, "Credential"},
+    {MG_POST, "/v1/vaults/{}/credentials/{}/mcp_oauth_validate", "validateCredential",
+     "Asks the MCP server with it, and refreshes it where the server refuses it.", NULL, "CredentialValidation"},
     {MG_GET, "/v1/files", "listFiles", "Lists files, newest first; pages by cursor or by ids.", NULL, "FilePage"},
     {MG_POST, "/v1/files", "uploadFile", "Uploads a file of at most 500 MiB.", "FileUpload", "File"},
     {MG_GET, "/v1/files/{}", "getFile", "One file's metadata.", NULL, "File"},

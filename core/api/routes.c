@@ -183,7 +183,7 @@ const struct mg_route mg_routes[] = {
     {MG_POST, "/v1/vaults/{}/credentials/{}", mg_post_credential, .flags = MG_ROUTE_SECRET, .body_max = SECRET_BODY},
     {MG_DELETE, "/v1/vaults/{}/credentials/{}", mg_delete_credential, .body_max = SMALL_BODY},
     {MG_POST, "/v1/vaults/{}/credentials/{}/archive", mg_post_credential_archive, .body_max = SMALL_BODY},
-    {MG_POST, "/v1/vaults/{}/credentials/{}/mcp_oauth_validate", mg_get_absent, .body_max = SMALL_BODY},
+    {MG_POST, "/v1/vaults/{}/credentials/{}/mcp_oauth_validate", mg_post_credential_validate, .body_max = SMALL_BODY},
 
     {MG_GET, "/v1/deployments", mg_get_deployments, .query = LIST_DEPLOYMENTS},
     {MG_POST, "/v1/deployments", mg_post_deployments, .query = NULL},

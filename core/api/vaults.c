@@ -1,6 +1,9 @@
 /* /v1/vaults */
 #include "api/api.h"
+#include "base/clock.h"
 #include "conf/conf.h"
+#include "http/http.h"
+#include "run/validate.h"
 #include "service/vault.h"
 
 static const struct mg_list_kind VAULTS = {.name = "vaults", .limit = 20, .limit_max = 100};
@@ -198,4 +201,100 @@ mg_rc mg_post_credential_archive(struct mg_http_req *req, struct mg_http_res *re
     if (rc >= 0)
         rc = mg_credentials_archive(req->pg, req->arena, mg_req_who(req), req->param[0], req->param[1], &row, err);
     return rc < 0 ? rc : answer_credential(res, &row);
+}
+
+/* ---- whether a credential works ---- */
+
+static void put_answer(struct mg_jw *w, int status, const char *type, const char *text, bool cut)
+{
+    mg_jw_key(w, "http_response");
+    if (!status) {
+        mg_jw_null(w);
+        return;
+    }
+    mg_jw_obj(w);
+    mg_jw_kint(w, "status_code", status);
+    mg_jw_kstrz(w, "content_type", type);
+    mg_jw_kstrz(w, "body", text);
+    mg_jw_kbool(w, "body_truncated", cut);
+    mg_jw_obj_end(w);
+}
+
+static void put_probe(struct mg_jw *w, const struct mg_validation *x)
+{
+    if (!x->probe_failed) {
+        mg_jw_knull(w, "mcp_probe");
+        return;
+    }
+    mg_jw_key(w, "mcp_probe");
+    mg_jw_obj(w);
+    mg_jw_kstrz(w, "method", x->probe.method ? x->probe.method : "initialize");
+    put_answer(w, x->probe.status, x->probe.type, x->probe.text, x->probe.cut);
+    mg_jw_obj_end(w);
+}
+
+static void put_refresh(struct mg_jw *w, const struct mg_validation *x)
+{
+    if (!x->refresh) {
+        mg_jw_knull(w, "refresh");
+        return;
+    }
+    bool failed = strcmp(x->refresh, "failed") == 0;
+    mg_jw_key(w, "refresh");
+    mg_jw_obj(w);
+    mg_jw_kstrz(w, "status", x->refresh);
+    put_answer(w, failed ? x->answer.status : 0, x->answer.type, x->answer.text, x->answer.cut);
+    mg_jw_obj_end(w);
+}
+
+static mg_rc answer_validation(struct mg_http_res *res, const struct mg_credential_row *row,
+                               const struct mg_validation *x)
+{
+    static const char *const VERDICTS[] = {"unknown", "valid", "invalid"};
+    struct mg_jw w = mg_jw_to(&res->body);
+    mg_jw_obj(&w);
+    mg_jw_kstrz(&w, "type", "vault_credential_validation");
+    mg_jw_kstr(&w, "credential_id", row->id);
+    mg_jw_kstr(&w, "vault_id", row->vault_id);
+    mg_jw_kstrz(&w, "status", VERDICTS[x->verdict]);
+    mg_jw_kbool(&w, "has_refresh_token", x->can_refresh);
+    put_probe(&w, x);
+    put_refresh(&w, x);
+    mg_jw_ktime(&w, "validated_at", x->at_us);
+    mg_jw_obj_end(&w);
+    return MG_OK;
+}
+
+static void validated(void *ctx, struct mg_sv credential)
+{
+    mg_http_unpark(ctx, credential, true);
+}
+
+/* The request waits without a thread while the server is asked. What is answered when that takes too long: nobody knows. */
+static mg_rc wait_for_validation(struct mg_http_req *req, struct mg_http_res *res, const struct mg_credential_row *row)
+{
+    const int64_t waited = (int64_t)((mg_now_ns() - req->start_ns) / 1000000);
+    if (waited < MG_VALIDATION_MS && mg_id_from(row->id, &res->park.topic))
+        res->park.ms = (unsigned)(MG_VALIDATION_MS - waited);
+    return answer_validation(res, row, &(struct mg_validation){.probe_failed = true, .at_us = mg_wall_us()});
+}
+
+mg_rc mg_post_credential_validate(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
+{
+    const struct mg_app *app = mg_req_app(req);
+    struct mg_credential_row row = {0};
+    struct mg_validation x;
+    mg_rc rc = mg_req_no_body(req, err);
+    if (rc >= 0)
+        rc = mg_credential_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], req->param[1], &row, err);
+    if (rc >= 0 && !row.sealed.ptr)
+        rc = mg_err_set(err, MG_EINVAL, "credential '%.*s' is archived; its secrets are gone", MG_SV_ARG(row.id));
+    if (rc < 0)
+        return rc;
+    enum mg_validation_state state = mg_validation_look(app->engine, row.id, req->start_ns, &x);
+    if (state == MG_VALIDATION_DONE)
+        return answer_validation(res, &row, &x);
+    if (state == MG_VALIDATION_NEW)
+        rc = mg_validation_start(app->engine, &row, req->start_ns, validated, app->http, err);
+    return rc < 0 ? rc : wait_for_validation(req, res, &row);
 }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "json/write.h"
 #include "mcp/exchange.h"
 #include "mcp/rpc.h"
@@ -43,6 +44,7 @@ struct mg_mcp {
     char session[MG_MCP_SESSION_MAX + 1]; /* "": the server keeps none */
     struct mg_buf bearer;                 /* "Bearer TOKEN"; empty: none */
     bool open, no_tools;
+    struct mg_mcp_refusal refusal; /* of the newest request */
     int64_t last_id;
     atomic_int n_answers; /* of the present exchange */
 };
@@ -266,11 +268,29 @@ static bool says_session(const char *text)
     return strcasestr(text, "session") != NULL;
 }
 
+const struct mg_mcp_refusal *mg_mcp_refused(const struct mg_mcp *m)
+{
+    return &m->refusal;
+}
+
+static void keep_refusal(struct mg_mcp *m, const struct mg_mcp_exchange *x)
+{
+    mg_auto(buf) struct mg_buf clean = MG_BUF_INIT(4 * sizeof(m->refusal.text));
+    struct mg_sv text = mg_buf_view(&x->refusal);
+    text.len = mg_utf8_floor(text, sizeof(m->refusal.text) - 1);
+    m->refusal.status = x->status;
+    m->refusal.cut = text.len < x->refusal.len;
+    (void)mg_utf8_clean(&clean, text);
+    (void)snprintf(m->refusal.text, sizeof(m->refusal.text), "%.*s", (int)clean.len, clean.ptr ? clean.ptr : "");
+    (void)snprintf(m->refusal.type, sizeof(m->refusal.type), "%s", x->type);
+}
+
 /* An answer whose status is no success. */
 static mg_rc refused(struct mg_mcp *m, struct ask *q, const struct mg_mcp_exchange *x, struct mg_err *err)
 {
     char text[256];
     refusal_text(x, text, sizeof(text));
+    keep_refusal(m, x);
     if (x->status == 401 || x->status == 403)
         return mg_err_set(err, MG_EAUTH, "the server %s (status %d)%s%s",
                           m->bearer.len ? "refuses the credential that this session has for it"
@@ -380,6 +400,7 @@ static mg_rc ask_once(struct mg_mcp *m, struct ask *q, struct mg_buf *ret, struc
 /* Once more where nothing ran and another try may help. */
 static mg_rc ask(struct mg_mcp *m, struct ask *q, struct mg_buf *ret, struct mg_mcp_exchange *ret_x, struct mg_err *err)
 {
+    m->refusal = (struct mg_mcp_refusal){.method = q->method};
     mg_rc rc = ask_once(m, q, ret, ret_x, err);
     bool may_pass = rc == MG_EIO || (rc == MG_EUNAVAIL && !q->once);
     if (!may_pass || (q->lost && q->once) || !pause_ms(q, RETRY_PAUSE_MS))

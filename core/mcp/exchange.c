@@ -15,7 +15,6 @@ struct state {
     struct mg_mcp_exchange *x;
     struct mg_sse sse;
     enum body_kind kind;
-    char type[64]; /* content type */
     int n_messages;
     bool alive; /* the present piece held the answer or progress */
     int done_fd;
@@ -36,7 +35,7 @@ static void on_header(void *ctx, int status, struct mg_sv name, struct mg_sv val
     struct state *s = ctx;
     s->x->status = status;
     if (mg_sv_eq_nocase(name, MG_SV("content-type")))
-        copy_header(s->type, sizeof(s->type), mg_sv_trim(mg_sv_n(value.ptr, mg_sv_find(value, ';'))));
+        copy_header(s->x->type, sizeof(s->x->type), mg_sv_trim(mg_sv_n(value.ptr, mg_sv_find(value, ';'))));
     else if (mg_sv_eq_nocase(name, MG_SV("mcp-session-id")))
         copy_header(s->x->session, sizeof(s->x->session), value);
     else if (mg_sv_eq_nocase(name, MG_SV("location")))
@@ -102,7 +101,7 @@ static bool on_event(void *ctx, struct mg_sv name, struct mg_sv data)
 
 static enum body_kind kind_of(const struct state *s, const char *p, size_t n)
 {
-    struct mg_sv type = mg_sv_of(s->type), text = mg_sv_trim(mg_sv_n(p, n));
+    struct mg_sv type = mg_sv_of(s->x->type), text = mg_sv_trim(mg_sv_n(p, n));
     if (s->x->status < 200 || s->x->status > 299)
         return BODY_REFUSAL;
     if (mg_sv_eq_nocase(type, MG_SV("text/event-stream")))

@@ -38,6 +38,7 @@ struct mg_mcp_exchange {
     bool malformed; /* a message that is no JSON-RPC came; text says what is wrong */
     struct mg_buf message;
     struct mg_buf refusal; /* the body of a status that is no success */
+    char type[64];         /* its content type, without parameters */
     char session[MG_MCP_SESSION_MAX + 1], location[MG_MCP_URL_MAX + 1];
     char event_id[MG_SSE_ID_MAX + 1]; /* the newest of the stream; "": it cannot be resumed */
     int64_t retry_ms;                 /* what the server asked for; -1: nothing */

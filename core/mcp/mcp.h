@@ -48,6 +48,15 @@ struct mg_sv mg_mcp_url(const struct mg_mcp *m);
  * end. It goes to the link's own origin only. */
 void mg_mcp_authorize(struct mg_mcp *m, struct mg_sv token);
 
+/* The step that was asked for last, and the answer of a server that refused it. */
+struct mg_mcp_refusal {
+    const char *method; /* initialize, tools/list; NULL: none yet */
+    int status;         /* 0: it was not refused by an HTTP status */
+    char type[64], text[1024];
+    bool cut;
+};
+const struct mg_mcp_refusal *mg_mcp_refused(const struct mg_mcp *m);
+
 /* Asks for all tools and adds them to ret. MG_EAUTH: the server wants credentials. MG_ECANCELED. Any other failure: the
  * server cannot be used; the text says why and does not name the server. */
 mg_rc mg_mcp_list(struct mg_mcp *m, struct mg_cancel *cancel, struct mg_mcp_tool_list *ret,

@@ -90,6 +90,7 @@ struct mg_engine {
     struct mg_clock *clock;
     struct mg_pace *pace;
     struct mg_mcp_links *mcp;
+    struct mg_validations *validations;
     atomic_bool draining; /* no new step is started */
     atomic_int repairs;   /* stream repairs on their way through the hub's owner */
     atomic_int calls;     /* model calls whose on_done has not returned yet */

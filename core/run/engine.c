@@ -5,6 +5,7 @@
 #include "run/engine-internal.h"
 #include "run/mcp.h"
 #include "run/memory.h"
+#include "run/validate.h"
 #include "sandbox/manager.h"
 #include "store/node.h"
 
@@ -42,6 +43,7 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
     e->pace = mg_pace_new();
     e->boxes = mg_map_new();
     e->memories = mg_map_new();
+    e->validations = mg_validations_new();
     e->mcp = mg_mcp_links_new(o->users, o->mcp_call_ms);
     e->steps =
         mg_pool_new(&(struct mg_pool_opts){.name = "step",
@@ -129,6 +131,7 @@ void mg_engine_stop(struct mg_engine *e)
     mg_run_each(e, cancel_model);
     wait_for_tools(e);
     mg_run_cancel_all(e);
+    mg_validations_cancel(e->validations);
     mg_clock_stop(e);
     wait_for_repairs(e);
     /* The pools give work to each other, and the model's threads to them: all are quiet before the first is freed. */
@@ -158,6 +161,7 @@ void mg_engine_free(struct mg_engine *e)
     mg_map_free(e->runs);
     mg_map_free(e->boxes);
     mg_map_free(e->memories);
+    mg_validations_free(e->validations);
     mg_mcp_links_free(e->mcp);
     pthread_mutex_destroy(&e->lock);
     free((char *)e->opts.conninfo);

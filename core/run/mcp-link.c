@@ -96,6 +96,11 @@ void mg_mcp_link_unlock(struct mg_mcp_link *k)
     link_unref(k);
 }
 
+struct mg_mcp_host *mg_mcp_links_host(struct mg_mcp_links *l)
+{
+    return l->host;
+}
+
 struct mg_mcp *mg_mcp_link_of(struct mg_mcp_link *k)
 {
     return k->mcp;

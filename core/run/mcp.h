@@ -23,6 +23,7 @@ void mg_mcp_work_free(struct mg_mcp_work *w); /* NULL is fine */
 
 /* ---- mcp-link.c: live links to servers, by thread and server ---- */
 struct mg_mcp;
+struct mg_mcp_host;
 struct mg_mcp_link;
 struct mg_net;
 struct mg_mcp_links *mg_mcp_links_new(struct mg_net *net, uint32_t call_ms); /* net NULL: none can be opened */
@@ -32,6 +33,8 @@ void mg_mcp_links_free(struct mg_mcp_links *l);                              /* 
 struct mg_mcp_link *mg_mcp_link_lock(struct mg_mcp_links *l, const struct mg_id *session, const struct mg_id *thread,
                                      struct mg_sv server, struct mg_sv url);
 void mg_mcp_link_unlock(struct mg_mcp_link *k);
+struct mg_mcp_host *mg_mcp_links_host(
+    struct mg_mcp_links *l); /* NULL: this server makes no requests to hosts of users */
 struct mg_mcp *mg_mcp_link_of(struct mg_mcp_link *k);
 void mg_mcp_links_drop(struct mg_mcp_links *l, const struct mg_id *session); /* its servers are told that it is over */
 void mg_mcp_links_drop_idle(struct mg_mcp_links *l, uint64_t idle_ns);       /* 0: all */

@@ -255,6 +255,79 @@ class Use(Case):
         self.assertNotIn("wrong-token", self.server.log())
 
 
+class Validate(Case):
+    def verdict(self, *auths):
+        vault, (cred,) = new_vault(self.client, *auths)
+        got = self.client.post(f"/v1/vaults/{vault}/credentials/{cred}/mcp_oauth_validate")
+        self.assertEqual(("vault_credential_validation", vault, cred), (got["type"], got["vault_id"], got["credential_id"]))
+        self.assertEqual(
+            {"type", "credential_id", "vault_id", "status", "has_refresh_token", "mcp_probe", "refresh", "validated_at"}, set(got)
+        )
+        return got, vault, cred
+
+    def test_a_credential_that_the_server_takes_is_valid(self):
+        peer = self.peer("right")
+        got, _, _ = self.verdict(bearer(peer.url, "right"))
+        self.assertEqual(("valid", False, None, None), (got["status"], got["has_refresh_token"], got["mcp_probe"], got["refresh"]))
+        self.assertEqual([], peer.calls, "no tool is run")
+
+    def test_one_that_it_refuses_is_invalid_and_the_answer_holds_no_secret(self):
+        peer = self.peer("right")
+        got, _, _ = self.verdict(bearer(peer.url, "wrong-token-of-a-user"))
+        self.assertEqual(("invalid", "initialize", 401), (got["status"], got["mcp_probe"]["method"], got["mcp_probe"]["http_response"]["status_code"]))
+        self.assertEqual({"status": "no_refresh_token", "http_response": None}, got["refresh"])
+        self.assertIn("***", got["mcp_probe"]["http_response"]["body"])
+        self.assertNotIn("wrong-token", json.dumps(got))
+
+    def test_a_refresh_that_brings_a_good_token_makes_it_valid(self):
+        peer = self.peer("none")
+        point = self.point(peer)
+        got, vault, cred = self.verdict(oauth(peer, point))
+        self.assertEqual(("valid", True, None), (got["status"], got["has_refresh_token"], got["mcp_probe"]))
+        self.assertEqual({"status": "succeeded", "http_response": None}, got["refresh"])
+        again = self.client.post(f"/v1/vaults/{vault}/credentials/{cred}/mcp_oauth_validate")
+        self.assertEqual(("valid", None), (again["status"], again["refresh"]), "the new token is kept")
+        self.assertEqual(1, len(point.forms))
+
+    def test_a_refused_refresh_is_told_and_one_that_cannot_be_reached_leaves_it_open(self):
+        peer = self.peer("none")
+        point = self.point(peer, refresh="refresh-of-a-user")
+        auth = oauth(peer, point)
+        point.good = "another"
+        got, vault, cred = self.verdict(auth)
+        self.assertEqual(("invalid", "failed", 400), (got["status"], got["refresh"]["status"], got["refresh"]["http_response"]["status_code"]))
+        self.assertIn("invalid_grant", got["refresh"]["http_response"]["body"])
+        self.assertNotIn("refresh-of", json.dumps(got))
+        point.__exit__()
+        again = self.client.post(f"/v1/vaults/{vault}/credentials/{cred}/mcp_oauth_validate")
+        self.assertEqual(("unknown", {"status": "connect_error", "http_response": None}), (again["status"], again["refresh"]))
+
+    def test_a_server_that_cannot_be_reached_says_nothing_of_the_credential(self):
+        peer = self.peer("right")
+        peer.__exit__()
+        got, _, _ = self.verdict(bearer(peer.url, "right"))
+        self.assertEqual(("unknown", {"method": "initialize", "http_response": None}), (got["status"], got["mcp_probe"]))
+
+    def test_a_server_that_hangs_holds_no_thread_and_what_is_archived_is_not_tried(self):
+        peer = self.peer("right")
+        peer.listing = "hang"
+        vault, (cred,) = new_vault(self.client, bearer(peer.url, "right"))
+        path, out = f"/v1/vaults/{vault}/credentials/{cred}", []
+        waiting = [threading.Thread(target=lambda: out.append(self.client.raw("POST", path + "/mcp_oauth_validate", timeout=120)[0]), daemon=True) for _ in range(12)]
+        for t in waiting:
+            t.start()
+        wait_for("all wait, which are more than there are request threads", lambda: len(peer.authorizations) >= 24)
+        self.assertEqual(cred, self.client.get(path)["id"])
+        peer.listing = None
+        peer.stopped.set()
+        for t in waiting:
+            t.join(60)
+        self.assertEqual([200] * 12, out)
+        self.client.post(path + "/archive")
+        self.refused(400, "is archived", "POST", path + "/mcp_oauth_validate")
+        self.refused(404, "does not exist", "POST", f"/v1/vaults/{vault}/credentials/vcrd_none/mcp_oauth_validate")
+
+
 class Refresh(Case):
     def session(self, peer, point, **options):
         vault, (cred,) = new_vault(self.client, oauth(peer, point, **options))
