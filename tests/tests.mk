@@ -438,6 +438,7 @@ EXTRA_DIST += \
 	tests/sdk/examples/official.json \
 	tests/sdk/examples/package.json \
 	tests/sdk/files.mjs \
+	tests/sdk/go/every.go \
 	tests/sdk/go/go.mod \
 	tests/sdk/go/go.sum \
 	tests/sdk/go/main.go \

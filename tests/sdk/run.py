@@ -92,7 +92,7 @@ def prepare():
     os.makedirs(os.path.join(WORK, "go"), exist_ok=True)
     for name in ("package.json", "checks.mjs", "typescript.mjs", "resources.mjs", "files.mjs", "threads.mjs", "webhooks.mjs", "ws_resume.mjs", "python_sdk.py", "resources.py", "webhooks.py", "ws_resume.py"):
         shutil.copy(os.path.join(HERE, name), WORK)
-    for name in ("go.mod", "go.sum", "main.go", "resources.go", "webhooks.go"):
+    for name in ("go.mod", "go.sum", "main.go", "resources.go", "every.go", "webhooks.go"):
         shutil.copy(os.path.join(HERE, "go", name), os.path.join(WORK, "go"))
 
 

@@ -193,6 +193,11 @@ func main() {
 	check("vaults and credentials", vaults)
 	check("memory stores, memories, versions", memory)
 	check("deployments and runs", deployments)
+	check("files and session resources: every method", caught(filesAndSessionResources))
+	check("skills and versions: every method", caught(skillsAndVersions))
+	check("vaults and credentials: the other methods", caught(otherMethodsOfVaults))
+	check("memory stores, memories, versions: the other methods", caught(otherMethodsOfMemory))
+	check("deployments and runs: the other methods", caught(otherMethodsOfDeployments))
 	finish()
 }
 
