@@ -517,7 +517,7 @@ def docker_commands(b):
 @row(19)
 def docker_call(b):
     ref, got = docker(b)["19"]
-    yield ratio(19, "call of a service by an adapter (the Engine's ping), p50, of the same on a kept connection", ref, got, " ms", 5, 2, False)
+    yield ratio(19, "call of a service by an adapter (the Engine's ping), p50, of the same by a libcurl handle that is kept", ref, got, " ms", 5, 2, False)
 
 
 @row(20)

@@ -16,16 +16,15 @@
  *   pause LABEL   resume LABEL   snapshot LABEL   unsnapshot NAME   fork NAME LABEL OWNER
  *   pack LABEL PATH FILE   unpack LABEL PATH FILE       archives to and from a file of this machine
  *   time LABEL N SCRIPT                                 N commands one after the other: "p50" and "p99" in ms
- *   pings N SOCKET                                      N calls of health, and N GET /_ping by hand on one kept connection to
- *                                                       an Engine's socket: "p50_us" and "raw_p50_us"
+ *   pings N SOCKET                                      N calls of health, and N GET /_ping by one handle of libcurl, to an
+ *                                                       Engine's socket: "p50_us" and "raw_p50_us"
  *   many LABELS SECONDS SCRIPT                          one thread for each of LABELS (with commas): "rate" commands/s */
+#include <curl/curl.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -411,30 +410,25 @@ static mango_status time_op(const struct job *j, const struct mango_call *call, 
     return MANGO_OK;
 }
 
-/* As little as a client can do: a request on a connection that is kept, an answer that comes in one piece. */
-static bool ping_by_hand(int fd)
+static size_t waste(char *p, size_t size, size_t n, void *ctx)
 {
-    static const char get[] = "GET /_ping HTTP/1.1\r\nHost: docker\r\n\r\n";
-    char answer[4096];
-    size_t n = 0;
-    if (write(fd, get, sizeof(get) - 1) != (ssize_t)(sizeof(get) - 1))
-        return false;
-    do {
-        ssize_t got = read(fd, answer + n, sizeof(answer) - 1 - n);
-        if (got <= 0)
-            return false;
-        n += (size_t)got;
-        answer[n] = '\0';
-    } while (!strstr(answer, "\r\n\r\nOK") && n < sizeof(answer) - 1);
-    return strncmp(answer, "HTTP/1.1 200", 12) == 0;
+    (void)p;
+    (void)ctx;
+    return size * n;
 }
 
-static int connect_to(const char *path)
+/* What a program without a pool of its own would do: one handle of libcurl, which keeps its connection. NULL: cannot. */
+static CURL *pinger(const char *socket_path)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    (void)snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
-    return fd >= 0 && connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 ? fd : -1;
+    CURL *c = curl_easy_init();
+    if (c && (curl_easy_setopt(c, CURLOPT_UNIX_SOCKET_PATH, socket_path) != CURLE_OK ||
+              curl_easy_setopt(c, CURLOPT_URL, "http://docker/_ping") != CURLE_OK ||
+              curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L) != CURLE_OK ||
+              curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, waste) != CURLE_OK)) {
+        curl_easy_cleanup(c);
+        c = NULL;
+    }
+    return c;
 }
 
 static mango_status pings_op(const struct job *j, const struct mango_call *call, struct mg_jw *w)
@@ -442,18 +436,19 @@ static mango_status pings_op(const struct job *j, const struct mango_call *call,
     uint64_t n = number(j, 2);
     mg_autofree uint64_t *ns = mg_xcalloc(n + 1, sizeof(*ns));
     mg_autofree uint64_t *raw = mg_xcalloc(n + 1, sizeof(*raw));
-    int fd = connect_to(word(j, 3));
+    CURL *c = pinger(word(j, 3));
     for (uint64_t i = 0; i < n; i++) {
         uint64_t start = mg_now_ns();
-        if (plugin->sandbox->health(plugin->ctx, call) != MANGO_OK)
-            return MANGO_ERETRY;
+        mango_status s = plugin->sandbox->health(plugin->ctx, call);
         ns[i] = mg_now_ns() - start;
         start = mg_now_ns();
-        if (fd < 0 || !ping_by_hand(fd))
-            return MANGO_EINTERNAL;
+        if (s < 0 || !c || curl_easy_perform(c) != CURLE_OK) {
+            curl_easy_cleanup(c);
+            return s < 0 ? s : MANGO_EINTERNAL;
+        }
         raw[i] = mg_now_ns() - start;
     }
-    close(fd);
+    curl_easy_cleanup(c);
     qsort(ns, n, sizeof(*ns), by_time);
     qsort(raw, n, sizeof(*raw), by_time);
     mg_jw_kint(w, "p50_us", (int64_t)(ns[n / 2] / 1000));
