@@ -267,8 +267,25 @@ static void undo_volume(const struct docker *d, const char *name)
     (void)volume_drop(d, &own, name);
 }
 
+/* What the Engine would say of a container that it has just made of put_container's text. */
+static void describe(const struct docker *d, const struct mango_sandbox_spec *spec, const struct made *of,
+                     const char *root, const char *identity, struct container *ret)
+{
+    bool open = spec->network && spec->network->mode == MANGO_NET_OPEN;
+    *ret = (struct container){
+        .there = true,
+        .open_network = open && strcmp(d->set.network, "none") != 0,
+        .door = is_limited(spec),
+        .plain = of->plain,
+    };
+    memcpy(ret->arch, of->image.arch, sizeof(ret->arch));
+    snprintf(ret->label, sizeof(ret->label), "%.*s", (int)spec->label.len, spec->label.ptr);
+    snprintf(ret->identity, sizeof(ret->identity), "%s", identity);
+    snprintf(ret->root, sizeof(ret->root), "%s", root);
+}
+
 mango_status container_make(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
-                            const char *name, const char *root, bool plain, bool *ret_lost)
+                            const char *name, const char *root, bool plain, struct container *ret, bool *ret_lost)
 {
     text_auto struct text body = {0};
     char image[IMAGE_MAX], identity[IDENTITY_LEN + 1];
@@ -281,7 +298,7 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
     snprintf(image, sizeof(image), "%.*s", (int)spec->image.len, spec->image.len ? spec->image.ptr : "");
     if (!image[0])
         snprintf(image, sizeof(image), "%s", d->set.image);
-    mango_status s = image_ready(d, call, image, root, &of.image);
+    mango_status s = image_child(d, call, image, root, &of.image);
     if (s == MANGO_OK)
         s = volume_make(d, call, spec, name, root, identity, &new_volume);
     if (s < 0)
@@ -296,12 +313,14 @@ mango_status container_make(struct docker *d, const struct mango_call *call, con
     if (body.bad)
         return fail(d->host, call, MANGO_ERETRY, "out of memory");
     s = container_post(d, call, text_view(&body), name, &status);
-    if (s == MANGO_ENOENT) { /* the child image was removed since */
+    if (s == MANGO_ENOENT) { /* the first container of this image: cheaper than to ask each time whether it is not */
         s = image_make(d, call, image, root, of.image.child);
         if (s == MANGO_OK)
             s = container_post(d, call, text_view(&body), name, &status);
     }
     *ret_lost = s == MANGO_OK && status == 409;
+    if (s == MANGO_OK && !*ret_lost)
+        describe(d, spec, &of, root, identity, ret);
     /* A definite refusal leaves nothing behind. */
     if (s < 0 && status >= 400 && new_volume)
         undo_volume(d, name);

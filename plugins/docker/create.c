@@ -60,12 +60,12 @@ static mango_status verify(const struct docker *d, const struct mango_call *call
 static mango_status rebuild(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                             const char *name, bool plain, struct container *c)
 {
-    bool lost, refused;
+    bool lost = false, refused;
     struct container now = {0};
     mango_status s = container_drop(d, call, name);
     if (s == MANGO_OK)
-        s = container_make(d, call, spec, name, c->root, plain, &lost);
-    if (s == MANGO_OK)
+        s = container_make(d, call, spec, name, c->root, plain, &now, &lost);
+    if (s == MANGO_OK && lost)
         s = container_inspect(d, call, name, &now);
     if (s == MANGO_OK && (!now.there || strcmp(now.identity, c->identity) != 0))
         s = fail(d->host, call, MANGO_ERETRY, "the container %s comes and goes: something else removes it", name);
@@ -205,17 +205,18 @@ mango_status docker_create(void *ctx, const struct mango_call *call, const struc
             return s;
         if (c.there)
             return bind(d, call, spec, name, &c, true, ret);
-        s = container_make(d, call, spec, name, root, is_plain(d), &lost);
+        s = container_make(d, call, spec, name, root, is_plain(d), &c, &lost);
         if (s < 0)
             return s;
-        s = lost ? await(d, call, name, &c) : container_inspect(d, call, name, &c);
-        if (s == MANGO_OK && lost) {
+        if (lost) {
+            s = await(d, call, name, &c);
+            if (s < 0)
+                return s;
             if (c.there)
                 return bind(d, call, spec, name, &c, true, ret);
             continue; /* what the other one made has gone again */
         }
-        if (s == MANGO_OK)
-            s = bind(d, call, spec, name, &c, false, ret);
+        s = bind(d, call, spec, name, &c, false, ret);
         if (s < 0 && s != MANGO_ECANCELED && s != MANGO_ETIMEOUT)
             undo(d, name, spec->label);
         return s;

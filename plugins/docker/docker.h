@@ -132,10 +132,13 @@ struct image {
     char child[TAG_MAX];
     char arch[ARCH_MAX]; /* when it is another than that of the Engine's host; else empty */
 };
-/* Pulls the image when it is not there, and makes its child with mango-box and the workspace's folder. */
+/* Pulls the image when it is not there, and names its child with mango-box and the workspace's folder. */
+mango_status image_child(struct docker *d, const struct mango_call *call, const char *image, const char *root,
+                         struct image *ret);
+/* The same, and the child is there. */
 mango_status image_ready(struct docker *d, const struct mango_call *call, const char *image, const char *root,
                          struct image *ret);
-/* The child was removed behind our back: makes it again. */
+/* Makes the child. */
 mango_status image_make(struct docker *d, const struct mango_call *call, const char *image, const char *root,
                         const char *child);
 
@@ -177,9 +180,9 @@ mango_status volume_make(const struct docker *d, const struct mango_call *call, 
 mango_status volume_look(const struct docker *d, const struct mango_call *call, const char *name, struct mango_sv label,
                          bool *ret_there);
 mango_status volume_drop(const struct docker *d, const struct mango_call *call, const char *name);
-/* *ret_lost: another one has made it meanwhile. */
+/* *ret: what was made. *ret_lost: another one has made it meanwhile, and *ret is as it was. */
 mango_status container_make(struct docker *d, const struct mango_call *call, const struct mango_sandbox_spec *spec,
-                            const char *name, const char *root, bool plain, bool *ret_lost);
+                            const char *name, const char *root, bool plain, struct container *ret, bool *ret_lost);
 /* *ret_refused: the Engine said no. After a crash in the middle of a start it does so for ever. */
 mango_status container_start(const struct docker *d, const struct mango_call *call, const char *name,
                              bool *ret_refused);

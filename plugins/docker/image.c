@@ -249,10 +249,10 @@ mango_status image_make(struct docker *d, const struct mango_call *call, const c
     return s;
 }
 
-mango_status image_ready(struct docker *d, const struct mango_call *call, const char *image, const char *root,
+mango_status image_child(struct docker *d, const struct mango_call *call, const char *image, const char *root,
                          struct image *ret)
 {
-    char base[TAG_MAX], found[TAG_MAX], arch[ARCH_MAX];
+    char base[TAG_MAX];
     *ret = (struct image){0};
     mango_status s = check_name(d, call, image);
     if (s == MANGO_OK &&
@@ -270,8 +270,17 @@ mango_status image_ready(struct docker *d, const struct mango_call *call, const 
     if (s < 0)
         return s == MANGO_ENOENT ? fail(d->host, call, MANGO_ERETRY, "image '%.200s' is gone again", image) : s;
     child_name(d, base, root, ret->child);
-    s = image_inspect(d, call, ret->child, found, arch);
-    return s == MANGO_ENOENT ? image_make(d, call, image, root, ret->child) : s;
+    return MANGO_OK;
+}
+
+mango_status image_ready(struct docker *d, const struct mango_call *call, const char *image, const char *root,
+                         struct image *ret)
+{
+    char found[TAG_MAX], arch[ARCH_MAX];
+    mango_status s = image_child(d, call, image, root, ret);
+    if (s == MANGO_OK && (s = image_inspect(d, call, ret->child, found, arch)) == MANGO_ENOENT)
+        s = image_make(d, call, image, root, ret->child);
+    return s;
 }
 
 void templates_sweep(const struct docker *d, const struct mango_call *call)
