@@ -438,7 +438,11 @@ class Server(unittest.TestCase):
             heads = [{x["path"]: x["content"] for x in m.client.get(f"/v1/memory_stores/{s}/memories?view=full")["data"]} for s in ids]
             self.assertEqual(heads, [{"/a/b.md": "new", "/c": "made"}, {"/a/b.md": "old"}])
             self.assertIn("newmadeold", self.run_in(m, session, "cd /mnt/memory && cat notes/a/b.md notes/c rules/a/b.md && rm -r notes/a"))
-            self.assertEqual([x["path"] for x in m.client.get(f"/v1/memory_stores/{ids[0]}/memories")["data"]], ["/c"])
+            paths = lambda: [x["path"] for x in m.client.get(f"/v1/memory_stores/{ids[0]}/memories")["data"]]  # noqa: E731
+            self.assertEqual(paths(), ["/c"])
+            self.run_in(m, session, "cd /mnt/memory/notes && mkdir d && printf x > d/hidden")
+            self.run_in(m, session, "cd /mnt/memory/notes && chmod 0 d && printf y > seen")
+            self.assertEqual(paths(), ["/c", "/d/hidden", "/seen"], "a list that is not whole deletes nothing")
             m.client.delete(f"/v1/sessions/{session}")
 
     def test_case_63_without_an_engine_the_server_does_not_start(self):

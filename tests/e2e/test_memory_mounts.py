@@ -63,11 +63,12 @@ class Mounts(TurnCase):
         self.addCleanup(lambda: (os.unlink(f"{folder}/f"), os.rmdir(folder)))
         return f"{folder}/f"
 
-    def waiting(self, sid, command, meanwhile):
-        """The result of a command that waits in its middle ($WAIT) while something happens."""
+    def waiting(self, sid, command, meanwhile, *then):
+        """The last result of a command that waits in its middle ($WAIT) while something happens, and of waves behind it in the same turn."""
         fifo = self.fifo()
         before = len(self.events(sid))
-        self.send(sid, message(fake(self.bash(command.replace("$WAIT", f"cat {fifo}")), "---", "text done")))
+        waves = [w for c in then for w in ("---", self.bash(c))]
+        self.send(sid, message(fake(self.bash(command.replace("$WAIT", f"cat {fifo}")), *waves, "---", "text done")))
         with open(fifo, "w", encoding="utf-8"):  # opens when the command reads
             meanwhile()
         events = wait_for("the turn ends", lambda: (lambda n: n if of(n, "session.status_idle") else None)(self.events(sid)[before:]), 60)
@@ -115,6 +116,8 @@ class Reading(Mounts):
         self.put("/fresh/x", "fresh")
         (out,) = self.run_in(sid, "cat $M/kept $M/fresh/x $M/d")
         self.assertEqual("newfresha file where a folder was", out.replace("\n", ""))
+        change = lambda: self.client.post(f"{self.path}/memories/{kept['id']}", {"content": "newest"})  # noqa: E731
+        self.assertIn("newest", self.waiting(sid, "$WAIT", change, "cat $M/kept"), "in the same turn as well")
         self.assertEqual(0, len(self.client.get(f"{self.path}/memory_versions?session_id={sid}")["data"]), "none of it came from the session")
 
 
