@@ -23,7 +23,12 @@ struct exchange {
     pthread_mutex_t lock;
     struct mg_buf headers; /* "STATUS name: value\n" lines */
     struct mg_buf down, up;
-    bool down_paused, up_paused, up_ended, up_failed, done;
+    bool down_paused, done;
+    size_t up_at;  /* bytes of up that curl has taken */
+    bool up_asked; /* curl has begun with the body: before that its source is not touched, the request may not go out */
+    bool up_paused; /* curl waits for more of it */
+    bool up_full;   /* the caller waits for room */
+    bool up_ended, up_failed;
     bool enough;               /* the reader wants nothing more */
     struct mg_net_later later; /* the loop's: the caller is to be woken; linked with waking */
     bool waking;
@@ -81,19 +86,28 @@ static enum mg_net_go on_body(void *ctx, const char *p, size_t n)
     return go;
 }
 
+/* For another piece of the body. */
+static bool room(const struct exchange *x)
+{
+    return x->up.len - x->up_at + MG_EXCHANGE_PIECE <= MG_EXCHANGE_HELD;
+}
+
 static int64_t on_read(void *ctx, char *p, size_t n)
 {
     struct exchange *x = ctx;
     pthread_mutex_lock(&x->lock);
-    int64_t got = (int64_t)(n < x->up.len ? n : x->up.len);
+    size_t left = x->up.len - x->up_at;
+    int64_t got = (int64_t)(n < left ? n : left);
     if (got > 0) {
-        memcpy(p, x->up.ptr, (size_t)got);
-        mg_buf_consume(&x->up, (size_t)got);
+        memcpy(p, x->up.ptr + x->up_at, (size_t)got);
+        x->up_at += (size_t)got;
+        if (x->up_full && room(x))
+            wake(x);
     } else if (x->up_failed) {
         got = MG_NET_READ_ABORT;
     } else if (!x->up_ended) {
         got = MG_NET_READ_PAUSE;
-        x->up_paused = true;
+        x->up_paused = x->up_asked = true;
         wake(x);
     }
     pthread_mutex_unlock(&x->lock);
@@ -147,32 +161,44 @@ static mg_rc feed(struct exchange *x, char *piece, uint64_t *total, struct mg_er
         rc = mg_err_set(err, MG_EINVAL, "the source of the body gave %llu bytes, %lld were announced",
                         (unsigned long long)*total, (long long)x->req->body_len);
     pthread_mutex_lock(&x->lock);
+    if (x->up.len + MG_EXCHANGE_PIECE > MG_EXCHANGE_HELD) {
+        mg_buf_consume(&x->up, x->up_at);
+        x->up_at = 0;
+    }
     if (rc < 0)
         x->up_failed = true;
     else if (n == 0)
         x->up_ended = true;
     else
         (void)mg_buf_append(&x->up, piece, (size_t)n);
+    bool waits = x->up_paused;
     x->up_paused = false;
     pthread_mutex_unlock(&x->lock);
-    mg_net_resume(x->net, x->id);
+    if (waits)
+        mg_net_resume(x->net, x->id);
     return rc;
 }
 
-/* MG_OK: look again. */
-static mg_rc wait_change(struct exchange *x, uint64_t deadline_ns, struct mg_cancel *cancel, struct mg_err *err)
+static mg_rc still_wanted(uint64_t deadline_ns, const struct mg_cancel *cancel, struct mg_err *err)
+{
+    if (mg_cancel_fired(cancel))
+        return mg_err_set(err, MG_ECANCELED, "the request was cancelled");
+    if (deadline_ns && mg_now_ns() >= deadline_ns)
+        return mg_err_set(err, MG_ETIMEOUT, "no answer before the deadline");
+    return MG_OK;
+}
+
+/* Look again then. */
+static void wait_change(struct exchange *x, uint64_t deadline_ns, struct mg_cancel *cancel)
 {
     struct pollfd fds[2] = {{.fd = x->fd, .events = POLLIN},
                             {.fd = cancel ? mg_cancel_fd(cancel) : -1, .events = POLLIN}};
     uint64_t now = mg_now_ns(), count;
-    if (mg_cancel_fired(cancel))
-        return mg_err_set(err, MG_ECANCELED, "the request was cancelled");
     if (deadline_ns && now >= deadline_ns)
-        return mg_err_set(err, MG_ETIMEOUT, "no answer before the deadline");
+        return;
     uint64_t left_ms = deadline_ns ? (deadline_ns - now) / 1000000u + 1 : WAIT_MAX_MS;
     if (poll(fds, 2, (int)(left_ms < WAIT_MAX_MS ? left_ms : WAIT_MAX_MS)) > 0 && fds[0].revents)
         (void)!read(x->fd, &count, sizeof(count));
-    return MG_OK;
 }
 
 /* What there is to do, taken out under the lock. */
@@ -193,11 +219,12 @@ static void take_turn(struct exchange *x, struct turn *t)
     *t = (struct turn){.headers = x->headers,
                        .body = x->down,
                        .done = x->done,
-                       .feed = x->up_paused && !x->done,
+                       .feed = x->up_asked && !x->up_ended && !x->done && room(x),
                        .resume = x->down_paused && !x->done};
     x->headers = MG_BUF_INIT(HEADERS_MAX);
     x->down = MG_BUF_INIT(MG_EXCHANGE_HELD);
     x->down_paused = false;
+    x->up_full = x->up_asked && !x->up_ended && !t->feed;
     pthread_mutex_unlock(&x->lock);
 }
 
@@ -233,7 +260,11 @@ static int run(struct exchange *x, uint64_t deadline_ns, struct mg_cancel *cance
             return rc;
         if (t.resume)
             mg_net_resume(x->net, x->id);
-        rc = t.feed ? feed(x, piece, &total, err) : wait_change(x, deadline_ns, cancel, err);
+        rc = still_wanted(deadline_ns, cancel, err);
+        if (rc == MG_OK && t.feed)
+            rc = feed(x, piece, &total, err);
+        else if (rc == MG_OK)
+            wait_change(x, deadline_ns, cancel);
         if (rc < 0)
             return rc;
     }
@@ -292,7 +323,7 @@ mg_rc mg_net_exchange(struct mg_net *n, const struct mg_net_req *req, uint64_t d
                          .lock = PTHREAD_MUTEX_INITIALIZER,
                          .headers = MG_BUF_INIT(HEADERS_MAX),
                          .down = MG_BUF_INIT(MG_EXCHANGE_HELD),
-                         .up = MG_BUF_INIT(MG_EXCHANGE_PIECE)};
+                         .up = MG_BUF_INIT(MG_EXCHANGE_HELD)};
     *ret = (struct mg_net_result){0};
     mg_autofd int fd = x.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (fd < 0)
