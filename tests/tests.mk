@@ -417,7 +417,6 @@ EXTRA_DIST += \
 	tests/remote/referee_containers.py \
 	tests/remote/referee_envd.py \
 	tests/remote/rig.py \
-	tests/remote/run_container_bench.py \
 	tests/remote/run_referee.py \
 	tests/remote/standin/daytona_api.go \
 	tests/remote/standin/daytona_daemon.go \

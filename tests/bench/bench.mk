@@ -40,6 +40,7 @@ bench: $(benchmarks) mangod$(EXEEXT) tests/support/fake-model$(EXEEXT) plugins/l
 
 # files: tests/bench/*.py
 dist_noinst_SCRIPTS += \
+	tests/bench/container_rows.py \
 	tests/bench/docker_rows.py \
 	tests/bench/remote_rows.py \
 	tests/bench/run.py \

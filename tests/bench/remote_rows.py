@@ -25,16 +25,17 @@ def peak(d):
         return next(int(line.split()[1]) for line in f if line.startswith("VmHWM:")) * 1024
 
 
-def by_adapter(peer):
-    with Driver("e2b", peer.env) as d:
+def by_driver(name, env, commands, size):
+    """Median of a command, a file in, the same out, in ms; what the peak of memory grew by in both, in bytes."""
+    with Driver(name, env) as d:
         box = label()
-        d.create(box)
+        d.create(box, "open")
         d.out(box, "true")
-        p50 = float(d.ok("time", box, COMMANDS, "echo ready")["p50_us"]) / 1000
+        p50 = float(d.ok("time", box, commands, "echo ready")["p50_us"]) / 1000
         before = peak(d)
-        put = d.ok("stream", box, "f", FILE)["ms"]
-        got = d.ok("read", box, "f", 0, FILE)
-        if got["bytes"] != FILE or got["wrong"]:
+        put = d.ok("stream", box, "f", size)["ms"]
+        got = d.ok("read", box, "f", 0, size)
+        if got["bytes"] != size or got["wrong"]:
             raise RuntimeError(f"other content: {got}")
         grown = peak(d) - before
         d.ok("destroy", box)
@@ -46,7 +47,7 @@ def main():
     with envd_rig.Peer("e2b", folder) as peer:
         for _ in range(ROUNDS):
             sdk.append(by_sdk(peer, folder))
-            own.append(by_adapter(peer))
+            own.append(by_driver("e2b", peer.env, COMMANDS, FILE))
     rows = {40: "p50", 41: "put", 42: "get", 43: "grown"}
     print(json.dumps({n: [statistics.median(r[key] for r in side) for side in (sdk, own)] for n, key in rows.items()}))
 

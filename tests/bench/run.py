@@ -908,6 +908,45 @@ def remote_memory(b):
     yield ratio(43, "the same both ways: growth of peak memory, of the official SDK's", ref, got, " MB", 0.1, 0.02, False)
 
 
+def containers(b):
+    """What tests/bench/container_rows.py measured, once for all its rows."""
+
+    @contextlib.contextmanager
+    def make():
+        out = run([sys.executable, os.path.join(HERE, "container_rows.py")], timeout=400)
+        yield json.loads(out.strip().split("\n")[-1])
+
+    return b.part("containers", make)
+
+
+def container_rows(first, service):
+    """Rows first to first + 3, of one service."""
+
+    @row(first)
+    def container_command(b):
+        ref, got = containers(b)[str(first)]
+        yield ratio(first, f"command in a live sandbox of {service}, p50, of the official client's", ref, got, " ms", 1.5, 1, False)
+
+    @row(first + 1)
+    def container_put(b):
+        ref, got = containers(b)[str(first + 1)]
+        yield ratio(first + 1, f"32 MiB into a sandbox of {service}, of the official client's", ref, got, " ms", 1.5, 1, False)
+
+    @row(first + 2)
+    def container_get(b):
+        ref, got = containers(b)[str(first + 2)]
+        yield ratio(first + 2, f"32 MiB out of a sandbox of {service}, of the official client's", ref, got, " ms", 1.5, 1, False)
+
+    @row(first + 3)
+    def container_memory(b):
+        ref, got = (n / 1e6 for n in containers(b)[str(first + 3)])
+        yield ratio(first + 3, "the same both ways: growth of peak memory, of the official client's", ref, got, " MB", 0.1, 0.02, False)
+
+
+container_rows(50, "daytona")
+container_rows(54, "opensandbox")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default="", help="numbers, separated by blanks or commas; all without it")

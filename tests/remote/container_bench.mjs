@@ -1,8 +1,9 @@
-// The official clients at the work that run_container_bench.py measures: SERVICE, then what *_sdk_check.mjs takes. Prints JSON in milliseconds.
+// The official clients at the work that tests/bench/container_rows.py measures of the adapters.
+//   node container_bench.mjs SERVICE ADDRESS KEY IMAGE COMMANDS BYTES      prints one line of JSON, times in ms
+import fs from "node:fs";
 import { performance } from "node:perf_hooks";
 
-const [service, at, key, image] = process.argv.slice(2);
-const EXECS = 20, ROUNDS = 3, SIZE = 32 * 1024 * 1024;
+const [service, at, key, image, commands, bytes] = process.argv.slice(2);
 let box, exec, put, get, end;
 if (service === "opensandbox") {
   const { ConnectionConfig, Sandbox } = await import("@alibaba-group/opensandbox");
@@ -21,19 +22,19 @@ if (service === "opensandbox") {
   get = () => box.fs.downloadFile("/home/daytona/big");
   end = () => box.delete();
 }
-async function median(n, work) {
-  const all = [];
-  for (let i = 0; i < n; i++) {
-    const begun = performance.now();
-    await work();
-    all.push(performance.now() - begun);
-  }
-  return all.sort((a, b) => a - b)[n >> 1];
+const peak = () => Number(/VmHWM:\s+(\d+)/.exec(fs.readFileSync("/proc/self/status", "ascii"))[1]) * 1024;
+async function ms(work) {
+  const begun = performance.now();
+  await work();
+  return performance.now() - begun;
 }
-const data = new Uint8Array(SIZE).fill(120);
+const times = [];
 await exec();
-const out = { exec: await median(EXECS, exec), put: await median(ROUNDS, () => put(data)), get: await median(ROUNDS, get) };
-out.rss_mib = process.resourceUsage().maxRSS / 1024;
+for (let i = 0; i < Number(commands); i++) times.push(await ms(exec));
+times.sort((a, b) => a - b);
+const before = peak(), data = new Uint8Array(Number(bytes)).fill(120);
+const out = { p50: times[times.length >> 1], put: await ms(() => put(data)), get: await ms(get) };
+out.grown = peak() - before;
 await end();
 console.log(JSON.stringify(out));
 process.exit(0);
