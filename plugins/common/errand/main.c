@@ -100,7 +100,7 @@ bool name_ok(const char *name, const char *prefix, size_t digits)
            strspn(name + n, "0123456789abcdef") == digits;
 }
 
-static void remove_run(int dir, const char *name)
+void remove_run(int dir, const char *name)
 {
     int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -225,7 +225,15 @@ int errand_main(const char *self, char **argv, int argc)
     int e = open_place(&place, &f);
     if (e)
         return answer_error(e, place.ws.root);
-    for (uint64_t left = field_number(&f); left > 0 && !f.bad; left--)
-        forget(&place, field_z(&f));
-    return dispatch(&place, &f, self, op);
+    for (uint64_t left = field_number(&f); left > 0 && !f.bad; left--) {
+        const char *name = field_z(&f);
+        if (op == ERRAND_RUN && !place.spare && name_ok(name, "run-", ERRAND_ID_LEN))
+            place.spare = name;
+        else
+            forget(&place, name);
+    }
+    e = dispatch(&place, &f, self, op);
+    if (place.spare)
+        remove_run(place.dir, place.spare); /* it was not taken */
+    return e;
 }

@@ -21,7 +21,8 @@ const char *field_z(struct fields *f); /* a string without NUL; memory of its ow
 /* The sandbox as this program has it. */
 struct place {
     struct confine ws;
-    int dir; /* ERRAND_DIR */
+    int dir;           /* ERRAND_DIR */
+    const char *spare; /* folder of a command that is forgotten, for the one to be started; NULL: there is none */
 };
 
 /* ---- main.c ---- */
@@ -31,6 +32,7 @@ void answer(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void answer_content(char kind, uint64_t offset, const char *p, size_t n);
 int answer_error(int errnum, const char *text); /* 0: the errand is done as far as the service is concerned */
 bool name_ok(const char *name, const char *prefix, size_t digits);
+void remove_run(int dir, const char *name);
 
 /* ---- run.c ---- */
 int run_errand(const struct place *p, struct fields *f);
@@ -40,6 +42,7 @@ struct wait_for {
     const char *id;
     uint64_t out, err; /* bytes that have come */
     uint64_t ms, soon_ms;
+    int news; /* readable when there may be something new; -1: the folder is watched. The wait's own */
 };
 bool wait_fields(struct fields *f, struct wait_for *w);
 int wait_errand(const struct place *p, const struct wait_for *w);

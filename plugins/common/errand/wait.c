@@ -31,6 +31,7 @@ bool wait_fields(struct fields *f, struct wait_for *w)
     w->err = field_number(f);
     w->ms = field_number(f);
     w->soon_ms = field_number(f);
+    w->news = -1;
     return !f->bad && name_ok(w->id, "", ERRAND_ID_LEN);
 }
 
@@ -105,16 +106,24 @@ static bool tell(struct told *t, bool dead)
     return over || dead;
 }
 
+/* The kernel takes 10 to 20 ms to end a watch, which is why a command's first wait has none. */
+static int watch(int run)
+{
+    char path[64];
+    int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", run);
+    if (fd >= 0)
+        (void)inotify_add_watch(fd, path, IN_MODIFY | IN_MOVED_TO);
+    return fd;
+}
+
 int wait_errand(const struct place *p, const struct wait_for *w)
 {
     struct told t = {.run = open_run(p, w->id), .at = {w->out, w->err}, .inline_left = ERRAND_INLINE_MAX};
     if (t.run < 0)
         return answer_error(ESRCH, "");
-    char path[64], events[4096];
-    int notify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
-    snprintf(path, sizeof(path), "/proc/self/fd/%d", t.run);
-    if (notify >= 0)
-        (void)inotify_add_watch(notify, path, IN_MODIFY | IN_MOVED_TO);
+    char events[4096];
+    int notify = w->news >= 0 ? w->news : watch(t.run);
     long long end = now_ms() + (long long)(w->ms < 3600000 ? w->ms : 3600000), said = 0;
     for (;;) {
         bool dead = abandoned(t.run); /* before the look: a supervisor writes its result, then goes */
