@@ -192,6 +192,7 @@ e2e_tests = \
 	tests/e2e/test_docker_plain.py \
 	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
+	tests/e2e/test_errand.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_files.py \
 	tests/e2e/test_harness.py \
@@ -343,6 +344,7 @@ EXTRA_DIST += \
 	tests/e2e/test_docker_plain.py \
 	tests/e2e/test_docker_remote.py \
 	tests/e2e/test_docs.py \
+	tests/e2e/test_errand.py \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_files.py \
 	tests/e2e/test_harness.py \

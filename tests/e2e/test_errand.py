@@ -1,0 +1,114 @@
+"""`mango-rbox errand` as a service starts it: a command's folder becomes that of the next one, with nothing of the one before."""
+import base64
+import fcntl
+import os
+import secrets
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+from harness import BUILD, main
+
+PROGRAM = os.path.join(BUILD, "plugins", "loadable", "mango-rbox")
+RUN, WAIT = 2, 3  # common/errand/errand.h
+WAIT_MS = 60000
+
+
+def number(v):
+    return struct.pack("<Q", v)
+
+
+def text(s):
+    return number(len(s)) + s.encode()
+
+
+class Errand(unittest.TestCase):
+    def setUp(self):
+        self.root = tempfile.mkdtemp(prefix="errand.", dir="/tmp")
+        self.addCleanup(shutil.rmtree, self.root)
+        os.mkdir(os.path.join(self.root, ".mango"), 0o700)
+
+    def path(self, *names):
+        return os.path.join(self.root, ".mango", *names)
+
+    def errand(self, op, forget, body):
+        """(stdout of the command, its stderr, the last line)"""
+        request = number(op) + text(self.root) + number(len(forget)) + b"".join(text("run-" + i) for i in forget) + body
+        argv = [PROGRAM, "errand", base64.b64encode(request).decode()]
+        done = subprocess.run(argv, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
+        said, last = {"o": b"", "e": b""}, ""
+        for line in done.stdout.splitlines():
+            self.assertTrue(line.startswith("mango:"), line)
+            words = line[6:].split(" ")
+            if words[0] in said:
+                self.assertEqual(int(words[1]), len(said[words[0]]))
+                said[words[0]] += base64.b64decode(words[2] + "===")
+            else:
+                last = line[6:]
+        return said["o"].decode(), said["e"].decode(), last
+
+    def run_it(self, script, forget=(), ms=WAIT_MS):
+        name = secrets.token_hex(16)
+        body = text(name) + number(0) + number(0) + number(ms) + number(0)
+        body += number(0) + number(0) + text("") + text("") + number(3) + text("/bin/sh") + text("-c") + text(script) + number(0)
+        return name, *self.errand(RUN, forget, body)
+
+    def wait(self, name, ms=WAIT_MS):
+        return self.errand(WAIT, (), text(name) + number(0) + number(0) + number(ms) + number(0))
+
+    def settle(self, name):
+        """Until the folder's lock is nobody's."""
+        with open(self.path("run-" + name, "lock"), "rb") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+
+    def inode(self, name):
+        return os.stat(self.path("run-" + name, "lock")).st_ino
+
+    def test_a_command_takes_over_the_folder_of_a_forgotten_one_and_nothing_of_what_it_said(self):
+        first, out, err, last = self.run_it("echo much; echo more >&2; exit 3")
+        self.assertEqual((out, err, last[:5]), ("much\n", "more\n", ". x 3"))
+        inode = self.inode(first)
+        self.settle(first)
+        second, out, err, last = self.run_it(":", [first])
+        self.assertEqual((out, err, last[:9]), ("", "", ". x 0 0 0"))
+        self.assertEqual(self.inode(second), inode)
+        self.assertEqual(os.listdir(self.path()), ["run-" + second])
+        self.settle(second)
+        third, out, err, last = self.run_it("echo a; kill -9 $$", [second])
+        self.assertEqual((out, err, last[:5]), ("a\n", "", ". s 9"))
+        self.assertEqual(self.wait(third), (out, err, last), "it is told as often as it is asked")
+
+    def test_what_a_command_has_left_behind_says_nothing_in_the_next_one(self):
+        for name in ("go", "gone"):
+            os.mkfifo(os.path.join(self.root, name))
+        first, out, _, last = self.run_it("{ read x <go; echo late; echo >gone; } & echo now")
+        self.assertEqual((out, last[:5]), ("now\n", ". x 0"))
+        self.settle(first)
+        _, out, err, last = self.run_it("echo >go; read x <gone; echo next", [first])
+        self.assertEqual((out, err, last[:5]), ("next\n", "", ". x 0"))
+
+    def test_a_folder_that_somebody_holds_is_not_taken_over(self):
+        first, *_ = self.run_it("echo first")
+        inode = self.inode(first)
+        with open(self.path("run-" + first, "lock"), "rb") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            second, out, _, last = self.run_it("echo second", [first])
+            self.assertEqual((out, last[:5]), ("second\n", ". x 0"))
+            self.assertNotEqual(self.inode(second), inode)
+        self.assertEqual(os.listdir(self.path()), ["run-" + second])
+
+    def test_a_command_that_outlives_its_first_wait_is_waited_for_by_the_next(self):
+        os.mkfifo(os.path.join(self.root, "go"))
+        name, out, _, last = self.run_it("echo begun; read x <go; echo over", ms=0)
+        self.assertIn(out, ("", "begun\n"))
+        self.assertEqual(last, "~")
+        with open(os.path.join(self.root, "go"), "w", encoding="ascii"):
+            pass
+        out, _, last = self.wait(name)
+        self.assertEqual((out, last[:5]), ("begun\nover\n", ". x 0"))
+
+
+if __name__ == "__main__":
+    main()
