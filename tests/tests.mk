@@ -481,7 +481,8 @@ EXTRA_DIST += tests/lint/cppcheck.suppress
 .PHONY: check-remote
 check-remote:
 	@test -n "$(BACKEND)" || { echo "usage: make check-remote BACKEND=e2b|cube|opensandbox|daytona" >&2; exit 2; }
-	@tests=`cd $(srcdir) && ls tests/remote/test_$(BACKEND)*.py`; test -n "$$tests" && \
+	@case $(BACKEND) in e2b|cube) more='tests/remote/test_envd*.py';; esac; \
+	tests=`cd $(srcdir) && ls tests/remote/test_$(BACKEND)*.py $$more`; test -n "$$tests" && \
 	MANGO_TEST_SDK=$${MANGO_TEST_SDK:-require} $(MAKE) --no-print-directory check TESTS="`echo $$tests`"
 	@$(AM_TESTS_ENVIRONMENT) MANGO_TEST_SDK=$${MANGO_TEST_SDK:-require} $(PYTHON3) $(srcdir)/tests/remote/run_referee.py $(BACKEND)
 

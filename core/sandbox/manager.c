@@ -252,6 +252,13 @@ static mg_rc call_destroy(struct mg_plugin *p, struct mg_sv id, const char *labe
     return rc;
 }
 
+/* All that the session has at the backend: what is bound, then what a lost answer to its creation may have left. */
+static mg_rc call_destroy_all(struct mg_plugin *p, struct mg_sv id, const char *label, struct mg_err *err)
+{
+    mg_rc rc = call_destroy(p, id, label, err);
+    return rc == MG_OK ? call_destroy(p, mg_sv_n("", 0), label, err) : rc;
+}
+
 static void call_detach(struct mg_sandbox *s)
 {
     const struct mango_sandbox_ops *ops = s->plugin->sandbox;
@@ -585,7 +592,7 @@ static mg_rc destroy_bound(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_s
     mg_rc rc = plugin_of(m, b->provider, &p, err);
     mg_hook("sandbox.before_destroy");
     if (rc == MG_OK && p)
-        rc = call_destroy(p, b->external_id, label, err);
+        rc = call_destroy_all(p, b->external_id, label, err);
     mg_hook("sandbox.after_destroy");
     if (rc == MG_OK)
         rc = mg_binding_delete(pg, session, b->external_id, err);
@@ -651,7 +658,7 @@ mg_rc mg_sandbox_end(struct mg_sandboxes *m, struct mg_pg *pg, struct mg_sv sess
         rc = mg_binding_lost(pg, session_id, b.external_id, err);
     if (rc == MG_OK && p) {
         cut_off(e);
-        rc = call_destroy(p, b.external_id, label, err);
+        rc = call_destroy_all(p, b.external_id, label, err);
     }
     entry_unlock(m, e);
     return rc;

@@ -239,9 +239,9 @@ struct mango_sandbox_ops {
                           const struct mango_write_req *req);
     mango_status (*stat)(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv path,
                          uint32_t flags, struct mango_stat *ret);
-    /* Ends the sandbox and everything in it. Ignores the token, is idempotent; MANGO_OK when it is gone already. id may
-     * be empty after a create whose answer was lost: then the label finds it. Never touches one with another label
-     * (MANGO_EDENIED). */
+    /* Ends the sandbox and everything in it. Ignores the token, is idempotent; MANGO_OK when it is gone already. With an
+     * id only that one, also where others have its label; id may be empty after a create whose answer was lost: then all
+     * of the label. Never touches one with another label (MANGO_EDENIED). */
     mango_status (*destroy)(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label);
     /* MANGO_OK when the service answers and the credentials are good; err_set says what is wrong. Cheap: called every
      * few seconds. */

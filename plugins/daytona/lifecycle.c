@@ -266,9 +266,9 @@ mango_status daytona_destroy(void *ctx, const struct mango_call *call, struct ma
     if (id.len > 0 && remote_id_ok(id)) {
         snprintf(z, sizeof(z), "%.*s", (int)id.len, id.ptr);
         mango_status s = end_one(d, &own, z, label);
-        if (s < 0)
-            return s;
-        errands_drop(&d->errands, id);
+        if (s == MANGO_OK)
+            errands_drop(&d->errands, id);
+        return s;
     }
     name_of(label, name);
     return end_one(d, &own, name, label);

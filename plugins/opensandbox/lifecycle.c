@@ -380,6 +380,7 @@ mango_status osb_destroy(void *ctx, const struct mango_call *call, struct mango_
         if (s < 0 && s != MANGO_EGONE)
             return s;
         errands_drop(&o->errands, id);
+        return MANGO_OK;
     }
     return destroy_all(o, &own, label);
 }

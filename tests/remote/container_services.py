@@ -78,7 +78,7 @@ class OfService:
         return "".join(b.get("text", "") for b in result["content"])
 
     def test_a_session_survives_kill_9_of_the_server_and_leaves_nothing_when_deleted(self):
-        with Mangod(sandbox=self.name, env={**self.service.env, "MANGO_NODE_TTL": "2s", "MANGO_LOG_LEVEL": "debug"}) as m:
+        with Mangod(sandbox=self.name, env={**self.service.env, "MANGO_NODE_TTL": "2s", "MANGO_SANDBOX_ORPHAN_GRACE": "1s", "MANGO_LOG_LEVEL": "debug"}) as m:
             session = m.client.new_session()["id"]
             self.assertIn("written", self.say(m, session, "echo of this session >kept.txt; cd /tmp; export V=written; echo $V"))
             self.assertIn("/tmp written", self.say(m, session, "echo $PWD $V"), "folder and variables are kept between calls")
@@ -90,6 +90,11 @@ class OfService:
             workspace = self.service.env.get("OPEN_SANDBOX_WORKSPACE", "/workspace" if self.name == "opensandbox" else "/home/daytona")
             self.assertIn("of this session", self.say(m, session, f"cat {workspace}/kept.txt"))
             self.assertEqual(len(self.service.left()), 1, "the same sandbox")
+            if hasattr(self.service, "duplicate"):  # names of Daytona are taken once
+                self.service.duplicate()
+                self.assertEqual(len(self.service.left()), 2)
+                wait_for("the second one goes", lambda: len(self.service.left()) < 2, 90, 0.2)
+                self.assertIn("of this session", self.say(m, session, f"cat {workspace}/kept.txt"))
             m.client.delete(f"/v1/sessions/{session}")
             self.left_empty()
             self.assertNotIn(self.service.key, first + m.process.log())

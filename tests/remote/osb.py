@@ -1,7 +1,9 @@
 """OpenSandbox on this machine: its real lifecycle server from PyPI on a real Engine, with images made here. execd and the egress filter are in no
 registry: tests/remote/standin has them."""
+import json
 import os
 import tempfile
+import urllib.request
 
 from rig import WORK, Service, free_port, image, pip, standin, with_libraries
 
@@ -74,6 +76,17 @@ class OpenSandbox(Service):
             "OPEN_SANDBOX_TIMEOUT": "3600",
             "OPEN_SANDBOX_MEMORY": "512Mi",
         }
+
+    def ask(self, path, body=None):
+        headers = {"OPEN-SANDBOX-API-KEY": KEY, "Content-Type": "application/json"}
+        with urllib.request.urlopen(urllib.request.Request(f"{self.url}/v1{path}", json.dumps(body).encode() if body else None, headers), timeout=60) as r:
+            return json.loads(r.read())
+
+    def duplicate(self):
+        """A second sandbox with all that names the only one: what a creation leaves whose answer was lost, and that the service has done late."""
+        (first,) = self.ask("/sandboxes")["items"]
+        like = {k: first[k] for k in ("metadata", "image", "entrypoint")}
+        self.ask("/sandboxes", {**like, "timeout": 600, "resourceLimits": {"cpu": "1", "memory": "256Mi"}})
 
     @staticmethod
     def through(proxy):

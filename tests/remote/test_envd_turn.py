@@ -10,18 +10,34 @@ envd_rig.need_namespaces()
 
 class Turn(unittest.TestCase):
     def whole(self, flavor):
-        with envd_rig.Peer(flavor, envd_rig.scripts()) as peer, Mangod(sandbox=flavor, env=peer.env) as m:
+        with envd_rig.Peer(flavor, envd_rig.scripts()) as peer, Mangod(sandbox=flavor, env={**peer.env, "MANGO_LOG_LEVEL": "debug"}) as m:
             session = m.client.new_session()
             self.assertIn("written", text_of(run(m, session, "echo kept > file; (sleep 600 &); echo written")))
             self.assertEqual([s["state"] for s in peer.sandboxes()], ["running"])
+            first = m.process.log()
             m.kill()
             m.start()
             self.assertIn("kept", text_of(run(m, session, "cat file")))
             self.assertEqual(len(peer.sandboxes()), 1)
+            peer.duplicate()
             m.client.delete(f"/v1/sessions/{session['id']}")
             wait_for("the service has nothing left", lambda: peer.sandboxes() == [], timeout=40)
-            log = m.process.log()
-            self.assertNotIn(peer.key, log)
+            self.assertNotIn(peer.key, first + m.process.log())
+
+    def settled(self, flavor):
+        with envd_rig.Peer(flavor, envd_rig.scripts()) as peer, Mangod(sandbox=flavor, env={**peer.env, "MANGO_SANDBOX_ORPHAN_GRACE": "1s"}) as m:
+            session = m.client.new_session()
+            self.assertIn("written", text_of(run(m, session, "echo kept > file; echo written")))
+            bound = [s["sandboxID"] for s in peer.sandboxes()]
+            peer.duplicate()
+            wait_for("one is left", lambda: len(peer.sandboxes()) < 2, timeout=60)
+            self.assertEqual([s["sandboxID"] for s in peer.sandboxes()], bound)
+            self.assertIn("kept", text_of(run(m, session, "cat file")))
+
+    def test_a_second_sandbox_of_a_live_session_goes_and_the_first_stays(self):
+        for flavor in ("e2b", "cube"):
+            with self.subTest(flavor):
+                self.settled(flavor)
 
     def test_case_60_a_running_turn_moves_the_timer_and_an_idle_session_does_not(self):
         """Case 49 too: what keeps a sandbox is a turn, also between its calls, while the model thinks."""

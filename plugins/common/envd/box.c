@@ -405,18 +405,14 @@ mango_status envd_destroy(void *ctx, const struct mango_call *call, struct mango
     struct removal r = {.e = e, .call = &own, .label = label};
     if (!sv_hex(label, ENVD_LABEL_LEN))
         return fail(e->host, call, MANGO_EINVALID, "label must be %d lowercase hex digits", ENVD_LABEL_LEN);
-    mango_status s = id.len ? remove_named(e, &own, id, label) : MANGO_OK;
-    if (s < 0)
-        return s;
-    if (id.len) { /* what is inside ends with the sandbox */
-        struct live *l = live_take(&e->boxes, id);
-        if (l) {
-            live_close(l);
-            live_wait_quiet(l);
-            live_unref(l);
-        }
+    mango_status s =
+        id.len ? remove_named(e, &own, id, label) : control_list(e, &own, "io.mango.label", label, remove_one, &r);
+    struct live *l = s == MANGO_OK && id.len ? live_take(&e->boxes, id) : NULL;
+    if (l) { /* what is inside ends with the sandbox */
+        live_close(l);
+        live_wait_quiet(l);
+        live_unref(l);
     }
-    s = control_list(e, &own, "io.mango.label", label, remove_one, &r); /* also what a lost create has made */
     return s < 0 ? s : r.s;
 }
 
