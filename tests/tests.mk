@@ -247,6 +247,7 @@ e2e_tests = \
 	tests/remote/test_envd_turn.py \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/remote/test_opensandbox_service.py \
+	tests/remote/test_ways.py \
 	tests/sdk/run.py \
 	tests/sdk/run_examples.py \
 	tests/sdk/run_mcp.py \
@@ -434,6 +435,7 @@ EXTRA_DIST += \
 	tests/remote/test_envd_turn.py \
 	tests/remote/test_opensandbox_conformance.py \
 	tests/remote/test_opensandbox_service.py \
+	tests/remote/test_ways.py \
 	tests/sdk/checks.mjs \
 	tests/sdk/examples/examples.mjs \
 	tests/sdk/examples/official.json \

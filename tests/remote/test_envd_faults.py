@@ -1,7 +1,7 @@
 """Every request of a session's life is spoiled in turn: cut before it arrives, answered and never heard of, delayed, 429, 500, a proxy's page, half an answer. The session
 still ends right or with one clear error, no command runs twice, and the service is left with nothing.
 
-MANGO_TEST_REMOTE_FAULTS=all tries every request of the scenario; the default takes every third, in turns, of each kind.
+MANGO_TEST_REMOTE_FAULTS=all tries every request of the scenario; the default takes every third, in turns, of each kind, and every sixth for cube, which has the data plane of e2b.
 """
 import concurrent.futures
 import os
@@ -13,7 +13,7 @@ from harness import main
 from sandbox import EGONE, ERETRY, OK, Driver, label
 
 envd_rig.need_namespaces()
-STEP = 1 if os.environ.get("MANGO_TEST_REMOTE_FAULTS") == "all" else 3
+STEPS = {"e2b": 1, "cube": 1} if os.environ.get("MANGO_TEST_REMOTE_FAULTS") == "all" else {"e2b": 3, "cube": 6}
 LANES = 3
 ERRORS = {ERETRY, -4, -5, -8}  # transient, quota, invalid, internal: said, and final for this call
 
@@ -24,7 +24,7 @@ class Lane:
     def __init__(self, peer):
         self.peer = peer
         self.proxy = FaultProxy(peer.control, peer.data)
-        self.driver = Driver("e2b", {**peer.env, **envd_rig.through("e2b", self.proxy)})
+        self.driver = Driver(peer.flavor, {**peer.env, **envd_rig.through(peer.flavor, self.proxy)})
 
     def end(self):
         self.driver.end()
@@ -84,13 +84,17 @@ class Lane:
 
 class Faults(unittest.TestCase):
     def test_a_spoiled_request_neither_doubles_a_command_nor_leaves_a_sandbox(self):
-        folder = envd_rig.scripts()
-        with envd_rig.Peer("e2b", folder) as peer:
+        for flavor in STEPS:
+            with self.subTest(flavor):
+                self.every_request(flavor)
+
+    def every_request(self, flavor):
+        with envd_rig.Peer(flavor, envd_rig.scripts()) as peer:
             lanes = [Lane(peer) for _ in range(LANES)]
             self.addCleanup(lambda: [lane.end() for lane in lanes])
             n = lanes[0].requests()
             self.assertGreater(n, 8)
-            todo = [(kind, i) for k, kind in enumerate(FAULTS) for i in range(n) if (i + k) % STEP == 0]
+            todo = [(kind, i) for k, kind in enumerate(FAULTS) for i in range(n) if (i + k) % STEPS[flavor] == 0]
             free = list(lanes)
             with concurrent.futures.ThreadPoolExecutor(LANES) as pool:
                 def one(job):
@@ -102,7 +106,7 @@ class Faults(unittest.TestCase):
                 results = list(pool.map(one, todo))
             wrong = [w for r in results for w in r[0]]
             errors = [f"{job}: {r[1]}" for job, r in zip(todo, results) if r[1]]
-            print(f"{len(todo)} spoiled requests of {n} in a life, {len(errors)} of them shown as an error:", *errors, sep="\n")
+            print(f"{flavor}: {len(todo)} spoiled requests of {n} in a life, {len(errors)} of them shown as an error:", *errors, sep="\n")
             self.assertEqual(wrong, [])
             self.assertEqual(peer.sandboxes(), [])
 
