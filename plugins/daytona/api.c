@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/remote/when.h"
 #include "daytona/daytona.h"
 
 /* Calls to the API. */
@@ -34,7 +35,9 @@ mango_status api_call(struct daytona *d, const struct mango_call *call, const ch
                              .flags = flags,
                              .headers = headers,
                              .n_headers = api_headers(d, headers),
-                             .body = body ? text_view(body) : no_text()};
+                             .body = body ? text_view(body) : no_text(),
+                             .on_header = when_on_header,
+                             .header_ctx = &d->clock_us};
     mango_status s = remote_call(&d->remote, call, &req, &ret->http);
     ret->body = s == MANGO_OK ? remote_body(&d->remote, &ret->http) : no_text();
     return s;

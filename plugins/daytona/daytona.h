@@ -6,7 +6,7 @@
  * A sandbox's name is made from the label and the service takes each name once, so creation is idempotent. A stopped sandbox keeps
  * its disk, and is started when somebody comes back.
  *
- * Concurrency: `pauses` is atomic; `lock` of struct own guards the toolbox's address. Nothing else changes. */
+ * Concurrency: `stops` and `clock_us` are atomic; `lock` of struct own guards the toolbox's address. Nothing else changes. */
 #ifndef MANGO_DAYTONA_H
 #define MANGO_DAYTONA_H
 
@@ -40,8 +40,9 @@ struct daytona {
     char *base, *key, *bearer, *organization;
     char *target, *snapshot, *image, *workspace;
     uint64_t idle_minutes;
-    bool pause_asked;   /* DAYTONA_AUTO_PAUSE_MINUTES is set */
-    _Atomic bool stops; /* the service has said that its sandboxes stop and cannot pause */
+    bool pause_asked;         /* DAYTONA_AUTO_PAUSE_MINUTES is set */
+    _Atomic bool stops;       /* the service has said that its sandboxes stop and cannot pause */
+    _Atomic int64_t clock_us; /* the service's clock minus ours */
 };
 
 /* The adapter's part of a live sandbox. */
@@ -55,8 +56,7 @@ struct seen {
     char id[ID_MAX + 1], name[ID_MAX + 1], state[STATE_MAX], why[200];
     char label[40], owner[40], toolbox[URL_LEN], domains[LIST_MAX];
     bool ours, blocked, recoverable;
-    int64_t created_us;
-    uint64_t expires_s; /* until a fixed end that the service has set; 0: none */
+    int64_t created_us, ends_us; /* ends_us: a fixed end that the service has set; 0: none */
 };
 
 /* ---- api.c ---- */

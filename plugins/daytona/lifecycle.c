@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/remote/when.h"
 #include "daytona/daytona.h"
 
 #define WORKDIR_RULE "the workspace is an absolute path of letters, digits and /._-"
@@ -54,7 +55,8 @@ static mango_status bind(struct daytona *d, const struct mango_call *call, const
         s = h->buf_append(h, ret->id, seen.id, strlen(seen.id));
     if (s == MANGO_OK)
         s = h->buf_append(h, ret->root, root, strlen(root));
-    ret->expires_s = seen.expires_s;
+    int64_t left = (seen.ends_us - when_now_us() - atomic_load(&d->clock_us)) / 1000000;
+    ret->expires_s = seen.ends_us == 0 ? 0 : left > 1 ? (uint64_t)left : 1;
     return s;
 }
 

@@ -10,7 +10,6 @@
 bool seen_parse(struct mango_sv value, struct seen *ret)
 {
     char text[64];
-    int64_t end;
     *ret = (struct seen){0};
     if (!json_copy(value, "id", ret->id, sizeof(ret->id)) || !remote_id_ok(sv_z(ret->id)) ||
         !json_copy(value, "state", ret->state, sizeof(ret->state)))
@@ -26,10 +25,8 @@ bool seen_parse(struct mango_sv value, struct seen *ret)
     ret->recoverable = json_true(value, "recoverable");
     if (json_copy(value, "createdAt", text, sizeof(text)))
         (void)when_parse(sv_z(text), &ret->created_us);
-    if (json_copy(value, "autoDestroyAt", text, sizeof(text)) && when_parse(sv_z(text), &end)) {
-        int64_t left = (end - when_now_us()) / 1000000;
-        ret->expires_s = left > 1 ? (uint64_t)left : 1;
-    }
+    if (json_copy(value, "autoDestroyAt", text, sizeof(text)))
+        (void)when_parse(sv_z(text), &ret->ends_us);
     return true;
 }
 

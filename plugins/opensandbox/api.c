@@ -1,20 +1,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "common/remote/when.h"
 #include "opensandbox/opensandbox.h"
 
 /* Calls to the lifecycle API. */
-
-static void on_header(void *ctx, struct mango_sv name, struct mango_sv value)
-{
-    struct osb *o = ctx;
-    int64_t theirs;
-    if (name.len == 4 && strncasecmp(name.ptr, "Date", 4) == 0 && when_parse_http(value, &theirs))
-        atomic_store(&o->clock_us, theirs - when_now_us());
-}
 
 int64_t service_now_us(struct osb *o)
 {
@@ -36,8 +27,8 @@ mango_status api_call(struct osb *o, const struct mango_call *call, const char *
                              .flags = flags,
                              .headers = headers,
                              .body = body ? text_view(body) : no_text(),
-                             .on_header = on_header,
-                             .header_ctx = o};
+                             .on_header = when_on_header,
+                             .header_ctx = &o->clock_us};
     remote_header(headers, &req.n_headers, "OPEN-SANDBOX-API-KEY", o->key);
     remote_header(headers, &req.n_headers, "Accept", "application/json");
     mango_status s = remote_call(&o->remote, call, &req, &ret->http);

@@ -925,17 +925,17 @@ def container_rows(first, service):
     @row(first)
     def container_command(b):
         ref, got = containers(b)[str(first)]
-        yield ratio(first, f"command in a live sandbox of {service}, p50, of the official client's", ref, got, " ms", 1.5, 1, False)
+        yield ratio(first, f"command in a live sandbox of {service}, p50, of the official client's", ref, got, " ms", 2.5, 1, False)
 
     @row(first + 1)
     def container_put(b):
         ref, got = containers(b)[str(first + 1)]
-        yield ratio(first + 1, f"32 MiB into a sandbox of {service}, of the official client's", ref, got, " ms", 1.5, 1, False)
+        yield ratio(first + 1, f"32 MiB into a sandbox of {service}, of the official client's", ref, got, " ms", 1.1, 0.8, False)
 
     @row(first + 2)
     def container_get(b):
         ref, got = containers(b)[str(first + 2)]
-        yield ratio(first + 2, f"32 MiB out of a sandbox of {service}, of the official client's", ref, got, " ms", 1.5, 1, False)
+        yield ratio(first + 2, f"32 MiB out of a sandbox of {service}, of the official client's", ref, got, " ms", 1.1, 0.8, False)
 
     @row(first + 3)
     def container_memory(b):

@@ -3,10 +3,13 @@
 #include "unit.h"
 #undef fail /* of cmocka: adapters have a function of that name */
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/remote/remote.h"
+#include "common/remote/when.h"
 
 #define SV(z) ((struct mango_sv){(z), strlen(z)})
 
@@ -251,6 +254,22 @@ static void ids_of_a_service_are_looked_at(void **state)
 
 /* ---- settings ---- */
 
+static void a_services_clock_is_known_by_its_date(void **state)
+{
+    (void)state;
+    const int64_t hour_us = INT64_C(3600000000), slack_us = 120000000;
+    char date[64];
+    _Atomic int64_t skew = 0;
+    time_t then = (time_t)(when_now_us() / 1000000) - 3600;
+    struct tm tm;
+    assert_int_not_equal(strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&then, &tm)), 0);
+    when_on_header(&skew, sv_z("Last-Modified"), sv_z(date));
+    when_on_header(&skew, sv_z("Date"), sv_z("yesterday"));
+    assert_int_equal(atomic_load(&skew), 0);
+    when_on_header(&skew, sv_z("date"), sv_z(date));
+    assert_in_range(-atomic_load(&skew), hour_us - slack_us, hour_us + slack_us);
+}
+
 static void times_and_urls_are_read(void **state)
 {
     (void)state;
@@ -309,6 +328,7 @@ int main(void)
         cmocka_unit_test(a_status_has_its_class),
         cmocka_unit_test(no_text_shows_a_secret),
         cmocka_unit_test(ids_of_a_service_are_looked_at),
+        cmocka_unit_test(a_services_clock_is_known_by_its_date),
         cmocka_unit_test(times_and_urls_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

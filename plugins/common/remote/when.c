@@ -1,7 +1,9 @@
 #include "common/remote/when.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <time.h>
 
 static bool in_text(struct mango_sv s, char out[64])
@@ -71,4 +73,12 @@ int64_t when_now_us(void)
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
+}
+
+void when_on_header(void *skew, struct mango_sv name, struct mango_sv value)
+{
+    _Atomic int64_t *us = skew;
+    int64_t theirs;
+    if (name.len == 4 && strncasecmp(name.ptr, "Date", 4) == 0 && when_parse_http(value, &theirs))
+        atomic_store(us, theirs - when_now_us());
 }
