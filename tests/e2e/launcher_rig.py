@@ -284,7 +284,7 @@ class Launchers:
             self.wait_no_box()
             self.check_leases(s)
 
-        def test_a_kill_at_each_step(self):
+        def test_case_98_a_kill_at_each_step_leaves_no_box_and_never_two_of_one_session(self):
             """The supervisor dies behind the claim, behind the launch, while a tool runs and while the box leaves; each time another follows, and the session
             ends right."""
             for step in ("claimed work", "a box is launched", "tool", "idle"):
@@ -301,11 +301,13 @@ class Launchers:
                     wait_for(step, lambda: step in first.log(), 30, 0.005)
                 first.kill()
                 second = self.supervise()
+                self.assertTrue(all(len(of_one) == 1 for of_one in self.boxes().values()), self.boxes())
                 if step != "idle":
                     self.pass_gate(gate)
                 self.assertEqual(self.results(self.wait_end(s)), [("end", False)], step)
                 self.wait_left(s)
                 self.check_leases(s)
+                self.wait_no_box()
                 second.kill()
 
         def test_a_box_that_is_killed_at_a_request_is_followed(self):

@@ -26,10 +26,12 @@ class ServerTools(TurnCase):
 
     def test_they_are_declared_with_their_settings_as_the_endpoints_own(self):
         place = {"type": "approximate", "country": "DE", "city": "Bonn"}
+        only = {"type": "only", "tools": [{"type": "tool_reference", "name": "bash"}]}
+        sources = {"user_input": {"type": "none"}, "client_tool_results": only}
         sid = self.web(
             [
                 {"name": "web_search", "blocked_domains": ["bad.example"], "user_location": place},
-                {"name": "web_fetch", "allowed_domains": ["a.example"], "max_content_tokens": 9000},
+                {"name": "web_fetch", "allowed_domains": ["a.example"], "max_content_tokens": 9000, "url_sources": {"user_input": "none", "client_tool_results": only}},
             ]
         )
         self.turn(sid, fake("text ok"))
@@ -37,7 +39,7 @@ class ServerTools(TurnCase):
         self.assertEqual(
             self.declared(),
             [
-                {"type": "web_fetch_20250910", "name": "web_fetch", "allowed_domains": ["a.example"], "max_content_tokens": 9000, "citations": {"enabled": True}},
+                {"type": "web_fetch_20250910", "name": "web_fetch", "allowed_domains": ["a.example"], "max_content_tokens": 9000, "url_sources": sources, "citations": {"enabled": True}},
                 {"type": "web_search_20250305", "name": "web_search", "blocked_domains": ["bad.example"], "user_location": place, **mark},
             ],
         )

@@ -230,8 +230,23 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
          "max_content_tokens: belongs to web_fetch, not to web_search"},
         {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"user_location\":{\"type\":\"approximate\"}}]"),
          "user_location: belongs to web_search"},
-        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"url_sources\":{\"user_input\":\"all\"}}]"),
-         "has no such setting"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_search\",\"url_sources\":{\"user_input\":\"all\"}}]"),
+         "url_sources: belongs to web_fetch"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"url_sources\":{\"user_input\":\"some\"}}]"),
+         "url_sources.user_input: must be \"all\", \"none\" or an object"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"url_sources\":{\"user_input\":{\"type\":\"only\"}}}]"),
+         "url_sources.user_input.type: must be"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"url_sources\":{\"client_tool_results\":{\"type\":\"only\","
+                 "\"tools\":[]}}}]"),
+         "url_sources.client_tool_results.tools: must"},
+        {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"url_sources\":{\"client_tool_results\":{\"type\":\"except\","
+                 "\"tools\":[{\"type\":\"tool_reference\",\"name\":\"t\"},{\"type\":\"tool_reference\",\"name\":\"t\"}]"
+                 "}}}]"),
+         "url_sources.client_tool_results.tools[1].name: is named twice"},
+        {TOOLSET(
+             "\"configs\":[{\"name\":\"web_fetch\",\"url_sources\":{\"user_input\":\"none\",\"client_tool_results\":"
+             "\"none\",\"server_tool_results\":{\"type\":\"none\"}}}]"),
+         "url_sources: no source is left"},
         {TOOLSET("\"configs\":[{\"name\":\"web_fetch\",\"allowed_domains\":[\"a\"],\"blocked_domains\":[\"b\"]}]"),
          "exclude each other"},
         {TOOLSET("\"configs\":[{\"name\":\"web_search\",\"allowed_domains\":[1]}]"),
