@@ -25,7 +25,7 @@ static void *work(void *arg)
 void mg_fan(unsigned n, unsigned width, void (*fn)(void *ctx, unsigned i), void *ctx)
 {
     struct fan f = {.n = n, .fn = fn, .ctx = ctx};
-    pthread_t threads[WIDTH_MAX];
+    pthread_t threads[WIDTH_MAX] = {0};
     unsigned started = 0;
     width = width < WIDTH_MAX ? width : WIDTH_MAX;
     while (started + 1 < width && started + 1 < n && mg_thread_start(&threads[started], NULL, work, &f) == 0)

@@ -68,7 +68,7 @@ static struct mg_sv folder_name(struct mg_sv name, struct mg_sv fallback)
 /* What the version's metadata say: "latest" becomes the version that it is now. */
 static mg_rc read_version(struct job *j, struct mg_err *err)
 {
-    mg_auto(remote_answer) struct mg_remote_answer a;
+    mg_auto(remote_answer) struct mg_remote_answer a = {.status = 0};
     struct mg_json *v = NULL;
     mg_rc rc = get(j, NULL, j->version, "", 0, 0, &a, err);
     if (rc == MG_OK)
@@ -107,7 +107,7 @@ static int fresh_folder(struct mg_worker_skills *s, const char *name)
 static mg_rc unpack(struct mg_worker_skills *s, struct job *j, struct mg_sv archive, struct mg_err *err)
 {
     struct mg_skill_file *files;
-    struct mg_skill_bundle b;
+    struct mg_skill_bundle b = {.n = 0};
     int n = 0;
     mg_rc rc = mg_zip_read(j->arena, archive, &files, &n, err);
     if (rc == MG_OK)
