@@ -76,13 +76,14 @@ struct mg_net_result {
     const char *text; /* what happened; no credential in it; for the call */
 };
 
-/* All of it is copied but cancel. */
+/* All of it is copied but cancel, and body where that is said. */
 struct mg_net_req {
     struct mg_sv method; /* empty: GET, or POST with a body */
     struct mg_sv url;    /* http or https, without user and password */
     const struct mg_net_header *headers;
     int n_headers;
     struct mg_sv body;
+    bool body_borrowed;       /* body is not copied: it stays until on_done, and on_body never says MG_NET_DRAIN */
     struct mg_sv unix_socket; /* path to connect to instead of the URL's host; no proxy is used then. Empty: none */
     struct mg_sv connect_to;  /* "host:port" to connect to instead; TLS and Host keep the URL's. Empty: none */
     struct mg_sv proxy;       /* empty: the loop's; "none"; or a URL as in mg_net_opts */

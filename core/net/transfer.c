@@ -93,8 +93,8 @@ struct mg_transfer *mg_transfer_new(const struct mg_net_req *req)
     mg_list_init(&t->link);
     t->req = *req;
     t->url = mg_xstrndup(req->url.ptr, req->url.len);
-    t->body = mg_xstrndup(req->body.ptr, req->body.len);
-    t->req.body.ptr = t->body;
+    if (!req->body_borrowed)
+        t->req.body.ptr = t->body = mg_xstrndup(req->body.ptr, req->body.len);
     bool has_body = req->body.len > 0 || req->on_read;
     struct mg_sv method = req->method.len > 0 ? req->method : has_body ? MG_SV("POST") : MG_SV("GET");
     t->method = mg_xstrndup(method.ptr, method.len);
@@ -151,7 +151,8 @@ void mg_transfer_free(struct mg_transfer *t)
     free(t->lookup);
     free(t->method);
     free(t->url);
-    mg_wipe(t->body, t->req.body.len);
+    if (t->body)
+        mg_wipe(t->body, t->req.body.len);
     free(t->body);
     free(t);
 }
@@ -383,7 +384,7 @@ static void set_method(struct mg_transfer *t)
         curl_easy_setopt(e, CURLOPT_NOBODY, 1L);
     } else if (t->req.body.len > 0 || strcmp(t->method, "POST") == 0) {
         curl_easy_setopt(e, CURLOPT_POST, 1L);
-        curl_easy_setopt(e, CURLOPT_POSTFIELDS, t->body);
+        curl_easy_setopt(e, CURLOPT_POSTFIELDS, t->req.body.len ? t->req.body.ptr : "");
         curl_easy_setopt(e, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)t->req.body.len);
         curl_easy_setopt(e, CURLOPT_CUSTOMREQUEST, t->method);
     } else {

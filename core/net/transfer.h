@@ -14,7 +14,8 @@ struct mg_transfer {
     uint64_t id;
     enum mg_transfer_state state;
     struct mg_net_req req; /* views point into the strings below; headers are in list */
-    char *method, *url, *body;
+    char *method, *url;
+    char *body;                                 /* a copy, wiped; NULL: it is borrowed */
     char *unix_socket, *connect_to, *own_proxy; /* copies; NULL: none */
     const char *proxy;                          /* what is used, or NULL */
     struct mg_buf ca_pem, cert_pem, key_pem;    /* copies, wiped */

@@ -92,6 +92,7 @@ static mg_rc request(const struct s3 *s, const char *method, const char *url, st
         .headers = r->headers,
         .n_headers = 4,
         .body = body,
+        .body_borrowed = true, /* a part is large, and calls wait */
         .total_ms = CALL_MS,
         .max_bytes = ANSWER_MAX,
         .fresh = strcmp(method, "POST") == 0, /* beginning or finishing twice must not go unseen */

@@ -42,6 +42,7 @@ bench: $(benchmarks) mangod$(EXEEXT) tests/support/fake-model$(EXEEXT) plugins/l
 dist_noinst_SCRIPTS += \
 	tests/bench/container_rows.py \
 	tests/bench/docker_rows.py \
+	tests/bench/objects.py \
 	tests/bench/remote_rows.py \
 	tests/bench/run.py \
 	tests/bench/worker_memory.py
