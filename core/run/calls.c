@@ -34,7 +34,8 @@ static void call_forget(struct mg_run *r)
     free(r->call_name);
     free(r->call_input);
     r->call_name = r->call_input = NULL;
-    mg_buf_reset(&r->call_result.content);
+    mg_buf_done(&r->call_result.content); /* a tool begins with a buffer of its own */
+    r->call_result.content = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
     r->call_result.is_error = false;
 }
 

@@ -41,6 +41,19 @@ static mg_rc remove_file(struct mg_sandbox *box, const char *path, const char *f
     return rc;
 }
 
+/* A file whose mode forbids to write it is made anew. */
+static mg_rc put_text(struct mg_sandbox *box, const char *path, const char *folder, uint32_t mode,
+                      const struct mg_memory_pull *p, struct mg_err *err)
+{
+    struct source s = {p->text, p->len};
+    mg_rc rc = mg_sandbox_put(box, path, mode, next_bytes, &s, (int64_t)p->len, err);
+    if (rc != MG_EDENIED)
+        return rc;
+    s = (struct source){p->text, p->len};
+    rc = remove_file(box, path, folder, err);
+    return rc < 0 ? rc : mg_sandbox_put(box, path, mode, next_bytes, &s, (int64_t)p->len, err);
+}
+
 /* The file's hash now; "" when it is not there. */
 static mg_rc hash_now(struct mg_sandbox *box, const char *path, char sha[MG_SHA256_HEX], struct mg_err *err)
 {
@@ -88,9 +101,8 @@ static mg_rc put_one(struct mg_memory *m, struct mg_sandbox *box, const struct m
         if (rc >= 0 && !as_seen(m, p, now))
             return MG_OK;
     }
-    struct source s = {p->text, p->len};
     if (rc >= 0 && p->text)
-        rc = mg_sandbox_put(box, path, mount->read_only ? READ_ONLY_MODE : MODE, next_bytes, &s, (int64_t)p->len, err);
+        rc = put_text(box, path, folder, mount->read_only ? READ_ONLY_MODE : MODE, p, err);
     else if (rc >= 0)
         rc = remove_file(box, path, folder, err);
     if (rc < 0)

@@ -180,7 +180,9 @@ class Writing(Mounts):
         (after,) = self.run_in(sid, "cd $M && cat a b mine")
         self.assertEqual("theirsblocal", after.replace("\n", "").replace(" ", ""))
         self.assertEqual({"/a": "theirs", "/b": "b"}, self.heads())
-        self.assertEqual(2, len(self.client.get(f"{self.path}/memory_versions")["data"]))
+        self.client.post(f"{self.path}/memories/{self.id_of('/a')}", {"content": "newer"})
+        self.assertIn("newer", self.run_in(sid, "cat $M/a")[0], "what others change comes also where the file is read-only")
+        self.assertEqual(3, len(self.client.get(f"{self.path}/memory_versions")["data"]))
 
     def test_me4_an_archived_store_takes_nothing(self):
         self.put("/a", "old")
