@@ -375,6 +375,8 @@ libcore_la_SOURCES = \
 	core/run/ongoing.c \
 	core/run/outcome.c \
 	core/run/outcome.h \
+	core/run/outputs.c \
+	core/run/outputs.h \
 	core/run/overdue.c \
 	core/run/pace.c \
 	core/run/preview.c \
@@ -520,6 +522,8 @@ libcore_la_SOURCES = \
 	core/store/object.h \
 	core/store/outcome.c \
 	core/store/outcome.h \
+	core/store/output.c \
+	core/store/output.h \
 	core/store/pg-install.c \
 	core/store/pg-install.h \
 	core/store/pg-internal.h \

@@ -206,6 +206,7 @@ e2e_tests = \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_objects.py \
 	tests/e2e/test_outcomes.py \
+	tests/e2e/test_outputs.py \
 	tests/e2e/test_plugin_services.py \
 	tests/e2e/test_plugins_loaded.py \
 	tests/e2e/test_race_checker.py \
@@ -359,6 +360,7 @@ EXTRA_DIST += \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_objects.py \
 	tests/e2e/test_outcomes.py \
+	tests/e2e/test_outputs.py \
 	tests/e2e/test_plugin_services.py \
 	tests/e2e/test_plugins_loaded.py \
 	tests/e2e/test_race_checker.py \

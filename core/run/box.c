@@ -4,6 +4,7 @@
 #include "run/engine-internal.h"
 #include "run/memory.h"
 #include "run/mounts.h"
+#include "run/outputs.h"
 #include "run/skills.h"
 #include "sandbox/manager.h"
 
@@ -183,6 +184,8 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
         rc = mg_skills_prepare(e, pg, session, b->sandbox, err);
     if (rc >= 0)
         rc = mg_memory_open(e, pg, session, &b->memory, err);
+    if (rc >= 0 && e->opts.objects)
+        mg_outputs_prepare(b->sandbox);
     if (rc < 0) {
         box_free(b);
         return rc;

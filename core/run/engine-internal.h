@@ -46,6 +46,10 @@ struct mg_run {
     struct mg_id block_event[MG_RUN_BLOCKS_MAX];
     int block_index[MG_RUN_BLOCKS_MAX]; /* of a text block within its message */
     struct mg_model_result *result;
+    /* outputs.h: set by a thread of its pool, read by the step behind it */
+    bool resumed; /* the turn was not admitted here: calls may have been made of which this process knows nothing */
+    bool outputs_done;      /* they were published before this answer is committed */
+    char *outputs_fault;    /* what was not, or NULL */
     bool grading;           /* the request is the grader's */
     atomic_bool ongoing;    /* the timer of an evaluation's signs of life is set */
     bool compacting;        /* the request asks for a summary, not for an answer */
@@ -86,7 +90,7 @@ struct mg_engine {
     size_t n_runs;           /* of all sessions; guarded by lock */
     struct mg_map *memories; /* session id -> struct mg_memory of the boxes that are here; guarded by lock */
     struct mg_map *boxes;    /* thread id, or session id for the primary one -> struct mg_box; guarded by lock */
-    struct mg_pool *steps, *tools, *sandbox, *mcp_threads, *keepers;
+    struct mg_pool *steps, *tools, *sandbox, *mcp_threads, *keepers, *outputs;
     struct mg_clock *clock;
     struct mg_pace *pace;
     struct mg_mcp_links *mcp;

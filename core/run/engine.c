@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "run/outputs.h"
 #include "run/engine-internal.h"
 #include "run/mcp.h"
 #include "run/memory.h"
@@ -67,6 +68,13 @@ mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, st
                                                     .thread_start = pg_start,
                                                     .thread_stop = pg_stop,
                                                     .ctx = e});
+    e->outputs = mg_pool_new(&(struct mg_pool_opts){.name = "output",
+                                                    .min = 0,
+                                                    .max = MG_OUTPUTS_THREADS,
+                                                    .queue_max = MG_STEP_QUEUE_MAX,
+                                                    .thread_start = pg_start,
+                                                    .thread_stop = pg_stop,
+                                                    .ctx = e});
     mg_rc rc = mg_clock_start(e, err);
     if (rc < 0)
         return rc; /* startup fails as a whole */
@@ -84,7 +92,7 @@ static void cancel_model(struct mg_run *r)
 static void wait_for_tools(struct mg_engine *e)
 {
     uint64_t end = mg_now_ns() + (uint64_t)MG_STOP_GRACE_MS * 1000000;
-    while ((mg_pool_busy(e->tools) || mg_pool_busy(e->mcp_threads)) && mg_now_ns() < end)
+    while ((mg_pool_busy(e->tools) || mg_pool_busy(e->outputs) || mg_pool_busy(e->mcp_threads)) && mg_now_ns() < end)
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
 }
 
@@ -135,12 +143,14 @@ void mg_engine_stop(struct mg_engine *e)
     mg_clock_stop(e);
     wait_for_repairs(e);
     /* The pools give work to each other, and the model's threads to them: all are quiet before the first is freed. */
+    mg_pool_stop(e->outputs);
     mg_pool_stop(e->keepers);
     mg_pool_stop(e->mcp_threads);
     mg_pool_stop(e->tools);
     mg_pool_stop(e->sandbox);
     mg_pool_stop(e->steps);
     wait_for_calls(e);
+    mg_pool_free(e->outputs);
     mg_pool_free(e->keepers);
     mg_pool_free(e->mcp_threads);
     mg_pool_free(e->tools);

@@ -82,7 +82,7 @@ static mg_rc commit_overdue(struct mg_run *r, struct mg_pg *pg, struct mg_sessio
         return MG_OK; /* it came back in the meantime */
     rc = give_up_calls(r, &s, &n, err);
     if (rc == MG_OK && n == 0)
-        rc = mg_turn_abandon(&s, "the session's sandbox did not come up by the server's deadline", err);
+        rc = mg_turn_abandon(&s, "the session's sandbox did not answer by the server's deadline", err);
     if (rc == MG_OK)
         rc = mg_step_commit(&s, "turn.overdue", err);
     *ret_done = rc == MG_OK;

@@ -5,6 +5,7 @@
 #include "run/delegate.h"
 #include "run/engine-internal.h"
 #include "run/outcome.h"
+#include "run/outputs.h"
 #include "run/remedy.h"
 #include "run/server-tools.h"
 #include "run/tool-config.h"
@@ -393,6 +394,8 @@ static mg_rc on_answer(struct mg_run *r, struct mg_step *s, const struct mg_mode
     s->st.turn_attempt = 0;
     if (strcmp(res->stop_reason, "model_context_window_exceeded") == 0)
         rc = note_full(r, s, err);
+    if (v == V_END)
+        mg_outputs_say(r, s);
     return rc < 0 ? rc : after_answer(s, res, v, &w, err);
 }
 
@@ -440,6 +443,8 @@ void mg_run_response(struct mg_run *r, struct mg_pg *pg)
         mg_run_drop(r);
         return;
     }
+    if (mg_outputs_first(r))
+        return;
     mg_rc rc = commit_response(r, pg, &st, &err);
     if (rc < 0) {
         mg_run_failed(r, rc, &err, mg_run_response);
@@ -447,6 +452,9 @@ void mg_run_response(struct mg_run *r, struct mg_pg *pg)
     }
     mg_model_result_free(r->result);
     r->result = NULL;
+    r->outputs_done = false;
+    free(r->outputs_fault);
+    r->outputs_fault = NULL;
     if (st.turn_step == MG_TURN_NONE || st.turn_step == MG_TURN_ACTION)
         atomic_fetch_add(&r->engine->n_turns, 1);
     mg_run_continue(r, pg, &st);

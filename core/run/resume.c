@@ -65,6 +65,7 @@ void mg_run_resume(struct mg_run *r, struct mg_pg *pg)
     struct mg_err err = {0};
     struct mg_session_state st;
     bool owed;
+    r->resumed = true;
     mg_rc rc = commit_resume(r, pg, &st, &owed, &err);
     if (rc < 0)
         mg_run_failed(r, rc, &err, mg_run_resume);

@@ -31,6 +31,7 @@ void mg_run_unref(struct mg_run *r)
     free(r->user_content);
     free(r->call_name);
     free(r->call_input);
+    free(r->outputs_fault);
     mg_mcp_work_free(r->mcp);
     mg_memory_delta_free(r->memory);
     free(r);

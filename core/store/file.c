@@ -128,10 +128,11 @@ mg_rc mg_file_delete(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspac
 
 /* ---- list: by id, which ascends with time, so that a page goes on behind a file that was deleted meanwhile ---- */
 
-#define LIST(op, way)                                                                     \
-    "SELECT " COLUMNS " FROM files WHERE workspace_id = $1 AND id " op " $2"              \
-    " AND ($3::text IS NULL OR session_id = $3) AND ($4::text[] IS NULL OR id = ANY($4))" \
-    " AND (expires_at IS NULL OR expires_at > now()) ORDER BY id " way " LIMIT $5::int"
+#define LIST(op, way)                                                                                     \
+    "SELECT " COLUMNS " FROM files WHERE workspace_id = $1 AND id " op " $2"                              \
+    " AND ($3::text IS NULL OR session_id = $3) AND ($4::text[] IS NULL OR id = ANY($4))"                 \
+    " AND (expires_at IS NULL OR expires_at > now()) AND (session_id IS NULL OR output_path IS NOT NULL)" \
+    " ORDER BY id " way " LIMIT $5::int"
 
 static const struct mg_list_ways LISTS = {{"file_list_down", LIST("<", "DESC")}, {"file_list_up", LIST(">", "ASC")}};
 

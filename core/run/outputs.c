@@ -1,0 +1,432 @@
+#include "run/outputs.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/utf8.h"
+#include "crypto/hash.h"
+#include "domain/check.h"
+#include "domain/file.h"
+#include "object/object.h"
+#include "sandbox/manager.h"
+#include "store/file.h"
+#include "store/output.h"
+
+enum {
+    LIST_BYTES = (MG_OUTPUTS_MAX + 1) *
+                 4200, /* of the list that find writes: 1,024 characters of four bytes each, and the prefix */
+    LIST_MS = 60000,
+    PREPARE_MS = 10000,
+    PIECE = 1024 * 1024, /* bytes that are read at once */
+    NOTES_BYTES = 2000,  /* of the words about what was not published */
+    NAME_SHOWN = 120,    /* bytes of a name in them */
+    SLACK_MS = 120000,   /* behind the publication's own deadline: a call that began just before it */
+};
+
+struct output {
+    struct mg_sv path, filename, mime; /* path: below the folder */
+    int64_t size;
+    char sha256[MG_SHA256_HEX];
+    bool kept; /* is published, or stays so */
+};
+
+struct publication {
+    struct mg_run *run;
+    struct mg_pg *pg;
+    struct mg_arena *a;
+    struct mg_sv workspace;
+    struct mg_sandbox *box;
+    const struct mg_tool_ops *ops;
+    uint64_t deadline_ns;
+    struct output *files;
+    int n;
+    struct mg_output_row *old;
+    int n_old;
+    struct mg_buf notes;
+    int n_notes;
+};
+
+/* ---- what is left out ---- */
+
+static void note(struct publication *p, struct mg_sv path, const char *why)
+{
+    p->n_notes++;
+    size_t before = p->notes.len;
+    if (before > NOTES_BYTES - 600)
+        return;
+    (void)mg_buf_str(&p->notes, before ? "; '" : "'");
+    for (size_t i = 0, n = mg_utf8_floor(path, NAME_SHOWN); i < n; i++)
+        (void)mg_buf_char(&p->notes, (unsigned char)path.ptr[i] < ' ' || path.ptr[i] == 0x7f ? '?' : path.ptr[i]);
+    (void)mg_buf_printf(&p->notes, "%s' %.200s", path.len > NAME_SHOWN ? "..." : "", why);
+}
+
+static mg_rc in_time(const struct publication *p, struct mg_err *err)
+{
+    if (mg_cancel_fired(p->run->cancel))
+        return mg_err_set(err, MG_ECANCELED, "interrupted");
+    if (mg_now_ns() > p->deadline_ns)
+        return mg_err_set(err, MG_ETIMEOUT, "reading them took longer than %d s", MG_OUTPUTS_MS / 1000);
+    return MG_OK;
+}
+
+/* ---- the list ---- */
+
+static bool take_list(void *ctx, int stream, const char *s, size_t n)
+{
+    struct mg_buf *b = ctx;
+    return stream != 1 || mg_buf_append(b, s, n) >= 0;
+}
+
+static mg_rc run_find(struct publication *p, struct mg_buf *list, struct mg_err *err)
+{
+    static const char *const argv[] = {"/bin/sh", "-c", "find " MG_OUTPUTS_PATH " ! -type d -print0 && printf 'end\\0'",
+                                       NULL};
+    struct mg_exec_status st = {0};
+    const struct mg_exec_req req = {.argv = argv,
+                                    .deadline_ns = mg_now_ns() + LIST_MS * UINT64_C(1000000),
+                                    .cancel = p->run->cancel,
+                                    .sink = take_list,
+                                    .sink_ctx = list};
+    mg_rc rc = p->ops->exec(p->box, &req, &st, err);
+    if (rc < 0)
+        return rc;
+    if (!mg_buf_ok(list))
+        return mg_err_set(err, MG_EINVAL, "there are more than %d files, which a session may publish", MG_OUTPUTS_MAX);
+    if (list->len < 4 || memcmp(list->ptr + list->len - 4, "end", 4) != 0)
+        return mg_err_set(err, MG_EINVAL,
+                          "they cannot be listed; the sandbox needs find with -print0, and leave to read all folders");
+    list->len -= 4;
+    return MG_OK;
+}
+
+/* A name that clients may see, and a regular file. False: it is left out. */
+static mg_rc look_at(struct publication *p, struct mg_sv path, struct output *x, bool *ret_ok, struct mg_err *err)
+{
+    struct mg_file_stat st;
+    *ret_ok = false;
+    *x = (struct output){.path = path};
+    if (!mg_utf8_valid(path, NULL) || mg_text_hides(path) || mg_utf8_count(path) > MG_OUTPUT_PATH_CHARS) {
+        note(p, path,
+             "has a name that is not UTF-8, holds control characters or direction marks, or is longer than 1024 "
+             "characters");
+        return MG_OK;
+    }
+    if (mg_file_name(p->a, path, MG_SV(""), &x->filename, err) < 0) {
+        note(p, path, "has a name that a file cannot have");
+        return MG_OK;
+    }
+    x->mime = mg_file_type(p->a, MG_SV(""), x->filename);
+    const char *place = mg_arena_printf(p->a, MG_OUTPUTS_PATH "/%.*s", MG_SV_ARG(path)).ptr;
+    mg_rc rc = p->ops->stat(p->box, place, &st, err);
+    if (rc == MG_ENOTFOUND || rc == MG_EINVAL || rc == MG_EDENIED || (rc >= 0 && st.kind != 'f')) {
+        note(p, path, rc < 0 ? "cannot be read" : st.kind == 'l' ? "is a link" : "is no regular file");
+        return MG_OK;
+    }
+    if (rc < 0)
+        return rc;
+    x->size = st.size;
+    *ret_ok = st.size <= MG_FILE_BYTES_MAX;
+    if (!*ret_ok)
+        note(p, path, "has more than 524288000 bytes");
+    return MG_OK;
+}
+
+static mg_rc take_files(struct publication *p, struct mg_sv list, struct mg_err *err)
+{
+    static const size_t PREFIX = sizeof(MG_OUTPUTS_PATH);
+    int64_t sum = 0;
+    int n = 0;
+    mg_rc rc = MG_OK;
+    for (size_t i = 0; i < list.len; i++)
+        n += list.ptr[i] == '\0';
+    if (n > MG_OUTPUTS_MAX)
+        return mg_err_set(err, MG_EINVAL, "there are %d files; a session may publish %d", n, MG_OUTPUTS_MAX);
+    p->files = mg_arena_alloc(p->a, sizeof(*p->files) * (size_t)(n + 1));
+    while (list.len && rc >= 0) {
+        bool ok;
+        struct mg_sv path = mg_arena_sv(p->a, mg_sv_split(&list, '\0'));
+        if (path.len <= PREFIX)
+            return mg_err_set(err, MG_EINVAL, "/mnt/session/outputs is no folder");
+        rc = in_time(p, err);
+        if (rc >= 0)
+            rc = look_at(p, mg_sv_from(path, PREFIX), &p->files[p->n], &ok, err);
+        if (rc < 0 || !ok)
+            continue;
+        sum += p->files[p->n++].size;
+        if (sum > MG_OUTPUTS_BYTES)
+            return mg_err_set(err, MG_EINVAL, "they have more than %lld bytes together", MG_OUTPUTS_BYTES);
+    }
+    return rc;
+}
+
+static mg_rc list_files(struct publication *p, struct mg_err *err)
+{
+    mg_auto(buf) struct mg_buf list = MG_BUF_INIT(LIST_BYTES);
+    struct mg_file_stat st;
+    mg_rc rc = p->ops->stat(p->box, MG_OUTPUTS_PATH, &st, err);
+    if (rc == MG_ENOTFOUND)
+        return MG_OK; /* nothing was ever put there, or all of it was removed */
+    if (rc < 0)
+        return rc;
+    if (st.kind != 'd')
+        return mg_err_set(err, MG_EINVAL, "/mnt/session/outputs is no folder");
+    rc = run_find(p, &list, err);
+    return rc < 0 ? rc : take_files(p, mg_buf_view(&list), err);
+}
+
+/* ---- bytes ---- */
+
+/* Reads the file to its end, or to one byte more than size. *ret_same: it had size bytes. */
+static mg_rc read_file(struct publication *p, const struct output *x, struct mg_sha256 *hash, struct mg_upload *u,
+                       bool *ret_same, struct mg_err *err)
+{
+    const char *place = mg_arena_printf(p->a, MG_OUTPUTS_PATH "/%.*s", MG_SV_ARG(x->path)).ptr;
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(PIECE + 1);
+    int64_t at = 0;
+    bool eof = false;
+    mg_rc rc = MG_OK;
+    while (rc >= 0 && !eof && at <= x->size) {
+        mg_buf_reset(&b);
+        rc = in_time(p, err);
+        if (rc >= 0)
+            rc = p->ops->read(p->box, place, at, PIECE, &b, &eof, err);
+        if (rc >= 0 && hash)
+            mg_sha256_update(hash, b.ptr ? b.ptr : "", b.len);
+        if (rc >= 0 && u)
+            rc = mg_upload_write(u, mg_buf_view(&b), err);
+        if (rc >= 0 && b.len == 0)
+            eof = true;
+        at += (int64_t)b.len;
+    }
+    *ret_same = at == x->size;
+    return rc;
+}
+
+/* What the agent did to the file is said; what the sandbox or a store does not do ends the publication. */
+static bool is_files_fault(mg_rc rc)
+{
+    return rc == MG_ENOTFOUND || rc == MG_EINVAL || rc == MG_EDENIED;
+}
+
+static mg_rc hash_file(struct publication *p, struct output *x, bool *ret_ok, struct mg_err *err)
+{
+    struct mg_sha256 *h = mg_sha256_new();
+    mg_rc rc = read_file(p, x, h, NULL, ret_ok, err);
+    mg_sha256_final_hex(h, x->sha256);
+    if (is_files_fault(rc)) {
+        *ret_ok = false;
+        rc = MG_OK;
+    }
+    return rc;
+}
+
+static mg_rc commit_file(struct publication *p, const struct output *x, struct mg_upload *u, struct mg_err *err)
+{
+    mg_auto(step) struct mg_step s;
+    struct mg_file_row row;
+    struct mg_sv session = mg_id_sv(&p->run->session);
+    const struct mg_file_new f = {
+        .id = mg_id_new("file"),
+        .workspace = p->workspace,
+        .filename = x->filename,
+        .mime_type = x->mime,
+        .session_id = session,
+        .output_path = x->path,
+        .size = x->size,
+        .sha256 = x->sha256,
+    };
+    mg_rc rc = mg_step_begin_run(&s, p->run, p->pg, p->a, err);
+    if (rc >= 0)
+        rc = mg_output_hide(s.t, session, x->path, err);
+    if (rc >= 0)
+        rc = mg_upload_complete(u, p->a, s.t, err);
+    if (rc >= 0)
+        rc = mg_file_insert(p->a, s.t, &f, mg_upload_key(u), &row, err);
+    return rc < 0 ? rc : mg_step_commit(&s, "turn.output", err);
+}
+
+static mg_rc publish_file(struct publication *p, struct output *x, struct mg_err *err)
+{
+    struct mg_upload *u = NULL;
+    bool same = false;
+    mg_rc rc = mg_upload_begin(p->run->engine->opts.objects, p->pg, p->workspace, "file", &u, err);
+    if (rc < 0)
+        return rc;
+    rc = read_file(p, x, NULL, u, &same, err);
+    if (rc >= 0 && same)
+        rc = mg_upload_seal(u, err);
+    bool changed = is_files_fault(rc) || (rc >= 0 && (!same || strcmp(mg_upload_sha256(u), x->sha256) != 0));
+    if (rc >= 0 && !changed)
+        rc = commit_file(p, x, u, err);
+    mg_upload_end(u, p->pg, changed ? MG_ECONFLICT : rc, err);
+    if (changed)
+        note(p, x->path, "changed while it was read");
+    return changed ? MG_OK : rc;
+}
+
+static const struct mg_output_row *published(const struct publication *p, struct mg_sv path)
+{
+    for (int i = 0; i < p->n_old; i++)
+        if (mg_sv_eq(p->old[i].path, path))
+            return &p->old[i];
+    return NULL;
+}
+
+/* The first pass: what each file holds. */
+static mg_rc hash_all(struct publication *p, struct mg_err *err)
+{
+    mg_rc rc = MG_OK;
+    for (int i = 0; i < p->n && rc >= 0; i++) {
+        bool ok = false;
+        struct output *x = &p->files[i];
+        rc = hash_file(p, x, &ok, err);
+        const struct mg_output_row *old = published(p, x->path);
+        if (rc >= 0 && !ok)
+            note(p, x->path, "changed while it was read");
+        x->kept = !ok || (old && old->size == x->size && mg_sv_eqz(old->sha256, x->sha256));
+    }
+    return rc;
+}
+
+static bool is_there(const struct publication *p, struct mg_sv path)
+{
+    for (int i = 0; i < p->n; i++)
+        if (mg_sv_eq(p->files[i].path, path))
+            return true;
+    return false;
+}
+
+/* What is not in the folder any more goes; the calls so far are done with. */
+static mg_rc commit_end(struct publication *p, int64_t calls, bool hide, struct mg_err *err)
+{
+    mg_auto(step) struct mg_step s;
+    struct mg_sv session = mg_id_sv(&p->run->session);
+    mg_rc rc = mg_step_begin_run(&s, p->run, p->pg, p->a, err);
+    for (int i = 0; hide && i < p->n_old && rc >= 0; i++)
+        if (!is_there(p, p->old[i].path))
+            rc = mg_output_hide(s.t, session, p->old[i].path, err);
+    if (rc >= 0)
+        rc = mg_outputs_done(p->a, s.t, session, calls, err);
+    if (rc >= 0)
+        rc = mg_step_commit(&s, "turn.outputs_done", err);
+    if (rc >= 0)
+        mg_objects_wake(p->run->engine->opts.objects);
+    return rc;
+}
+
+static mg_rc publish_all(struct publication *p, struct mg_err *err)
+{
+    mg_rc rc = list_files(p, err);
+    if (rc >= 0)
+        rc = mg_outputs_of(p->a, p->pg, mg_id_sv(&p->run->session), &p->old, &p->n_old, err);
+    if (rc >= 0)
+        rc = hash_all(p, err);
+    for (int i = 0; i < p->n && rc >= 0; i++)
+        if (!p->files[i].kept)
+            rc = publish_file(p, &p->files[i], err);
+    return rc;
+}
+
+/* ---- the turn ---- */
+
+static mg_rc publish(struct publication *p, struct mg_err *err)
+{
+    struct mg_run *r = p->run;
+    int64_t calls = 0;
+    mg_rc rc = mg_outputs_due(p->a, p->pg, mg_id_sv(&r->session), &calls, &p->workspace, err);
+    if (rc < 0 || !p->workspace.len)
+        return rc;
+    rc = mg_box_acquire(r->engine, p->pg, &r->session, &r->thread, r->cancel, err);
+    struct mg_box *box = rc < 0 ? NULL : mg_box_lock(r->engine, &r->session, &r->thread);
+    if (!box)
+        return rc < 0 ? rc : mg_err_set(err, MG_EGONE, "the session's sandbox is gone");
+    p->box = mg_box_sandbox(box);
+    p->ops = mg_sandbox_ops(p->box);
+    rc = publish_all(p, err);
+    mg_box_unlock(box);
+    if (rc < 0 && rc != MG_EINVAL)
+        return rc;
+    struct mg_err later = {0};
+    mg_rc end = commit_end(p, calls, rc >= 0, rc < 0 ? &later : err);
+    return rc < 0 ? rc : end;
+}
+
+static void set_fault(struct mg_run *r, const struct publication *p, mg_rc rc, const struct mg_err *err)
+{
+    free(r->outputs_fault);
+    r->outputs_fault = NULL;
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(2 * NOTES_BYTES);
+    if (rc < 0)
+        (void)mg_buf_printf(&b, "the files in /mnt/session/outputs were not published: %s", err->text);
+    else if (p->n_notes)
+        (void)mg_buf_printf(&b, "%d of what is in /mnt/session/outputs was not published: %.*s", p->n_notes,
+                            MG_SV_ARG(mg_buf_view(&p->notes)));
+    if (b.len)
+        r->outputs_fault = mg_buf_steal(&b, NULL);
+}
+
+static void publish_work(void *arg, void *thread)
+{
+    struct mg_run *r = arg;
+    struct mg_err err = {0};
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    struct publication p = {.run = r,
+                            .pg = thread,
+                            .a = a,
+                            .deadline_ns = mg_now_ns() + MG_OUTPUTS_MS * UINT64_C(1000000),
+                            .notes = MG_BUF_INIT(NOTES_BYTES)};
+    mg_rc rc = publish(&p, &err);
+    set_fault(r, &p, rc, &err);
+    mg_buf_done(&p.notes);
+    if (r->outputs_fault)
+        mg_log(MG_WARN, "outputs were not published", MG_F_STR("session", r->session.s),
+               MG_F_STR("why", r->outputs_fault));
+    atomic_store(&r->busy_until_ns, 0);
+    r->outputs_done = true;
+    if (mg_cancel_fired(r->cancel))
+        mg_run_drop(r);
+    else
+        mg_run_later(r, mg_run_response);
+    mg_run_unref(r);
+}
+
+static bool ends_turn(const struct mg_run *r)
+{
+    const struct mg_model_result *res = r->result;
+    for (int i = 0; i < res->n_blocks; i++)
+        if (res->blocks[i].kind == MG_BLOCK_TOOL_USE)
+            return false;
+    return res->fail == MG_MODEL_OK && !r->grading && strcmp(res->stop_reason, "pause_turn") != 0;
+}
+
+/* Only a session whose sandbox is here may have made calls since it last published; or one that another node, or this one before a crash, left. */
+bool mg_outputs_first(struct mg_run *r)
+{
+    struct mg_engine *e = r->engine;
+    bool may = r->resumed || r->roster || mg_box_have(e, &r->session, &r->thread);
+    if (!may || r->outputs_done || r->thread.s[0] || !e->opts.objects || !e->opts.sandboxes || !ends_turn(r))
+        return false;
+    atomic_store(&r->busy_until_ns, mg_run_until(MG_OUTPUTS_MS + SLACK_MS));
+    if (mg_pool_submit(e->outputs, publish_work, mg_run_ref(r)) == MG_OK)
+        return true;
+    mg_run_unref(r);
+    atomic_store(&r->busy_until_ns, 0);
+    return false; /* the server is stopping, or very busy: the next turn that calls a tool publishes */
+}
+
+void mg_outputs_say(struct mg_run *r, struct mg_step *s)
+{
+    if (r->outputs_fault)
+        mg_step_event(s, MG_EV_SESSION_ERROR,
+                      mg_members_error(s->arena, "unknown_error", r->outputs_fault, "exhausted"), true);
+}
+
+void mg_outputs_prepare(struct mg_sandbox *box)
+{
+    static const char *const argv[] = {"mkdir", "-p", MG_OUTPUTS_PATH, NULL};
+    struct mg_file_stat stat;
+    struct mg_exec_status st;
+    struct mg_err err = {0};
+    const struct mg_exec_req req = {.argv = argv, .deadline_ns = mg_now_ns() + PREPARE_MS * UINT64_C(1000000)};
+    if (mg_sandbox_ops(box)->stat(box, MG_OUTPUTS_PATH, &stat, &err) == MG_ENOTFOUND)
+        (void)mg_sandbox_ops(box)->exec(box, &req, &st, &err); /* the file tools make it too */
+}
