@@ -25,7 +25,7 @@ from run_workers import issue  # noqa: E402
 from turns import IDLE  # noqa: E402
 
 WORK = os.path.join(sdk.WORK, "official")
-PYTHON_RELEASE = sdk.PYTHON_PACKAGES[0]
+PYTHON_RELEASE = re.sub(r"\[.*\]", "", sdk.PYTHON_PACKAGES[0])  # the source is of the package, without extras
 TYPESCRIPT_REPOSITORY, TYPESCRIPT_TAG = "https://github.com/anthropics/anthropic-sdk-typescript", "sdk-v0.120.0"
 TYPESCRIPT_RELEASES = ["0.120.0", "1.14.0"]
 CLONE_S = 20  # a host that cannot be reached may leave packets unanswered
@@ -234,7 +234,8 @@ class Suite:
         script = os.path.join(self.server.dir, f"{self.name}-dispatch")
         file = os.path.join(self.folder, "managed-agents-worker-dispatch" + self.suffix)
         with open(script, "w", encoding="utf-8", opener=lambda p, f: os.open(p, f, 0o755)) as f:
-            f.write("#!/bin/sh\nexec " + " ".join([*inside, *self.command, file]) + "\n")
+            # mango-worker passes the item's secret and no environment key; release 0.120.0 asks for one, and then uses the secret.
+            f.write("#!/bin/sh\nexport ANTHROPIC_ENVIRONMENT_KEY=of-no-use\nexec " + " ".join([*inside, *self.command, file]) + "\n")
         argv = [os.path.join(BUILD, "mango-worker"), "poll", "--on-work", script]
         dispatch = Example(self, "managed-agents-worker-dispatch" + self.suffix, argv, {**env, "ANTHROPIC_WORKDIR": "/workspace", "MANGO_WORKER_RUNNER": RUNNER})
         client = self.server.client
