@@ -142,7 +142,7 @@ static mg_rc take_files(struct publication *p, struct mg_sv list, struct mg_err 
         return mg_err_set(err, MG_EINVAL, "there are %d files; a session may publish %d", n, MG_OUTPUTS_MAX);
     p->files = mg_arena_alloc(p->a, sizeof(*p->files) * (size_t)(n + 1));
     while (list.len && rc >= 0) {
-        bool ok;
+        bool ok = false;
         struct mg_sv path = mg_arena_sv(p->a, mg_sv_split(&list, '\0'));
         if (path.len <= PREFIX)
             return mg_err_set(err, MG_EINVAL, "/mnt/session/outputs is no folder");
