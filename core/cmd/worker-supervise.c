@@ -4,6 +4,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -196,6 +197,7 @@ static mg_rc forget(struct program *p, const char *session, struct mg_err *err)
 struct signals {
     sigset_t set;
     struct mg_supervisor *supervisor;
+    atomic_bool over; /* the supervisor has returned: the next signal is only there to end the thread */
 };
 
 static void *wait_signals(void *ctx)
@@ -206,6 +208,8 @@ static void *wait_signals(void *ctx)
     for (bool again = false;; again = true) {
         if (sigwait(&s->set, &sig) != 0)
             continue;
+        if (atomic_load(&s->over))
+            return NULL;
         if (again)
             _exit(128 + sig); /* the boxes go on */
         mg_log(MG_INFO, "ending: no further item is claimed, the boxes are asked to end",
@@ -228,7 +232,8 @@ static mg_rc supervise(struct program *p, struct signals *sig, struct mg_err *er
         mg_log(MG_INFO, "supervising", MG_F_STR("environment", p->opts.environment_id),
                MG_F_STR("launcher", p->opts.launcher->name));
         rc = mg_supervisor_run(sig->supervisor, err);
-        (void)pthread_cancel(thread);
+        atomic_store(&sig->over, true);
+        (void)pthread_kill(thread, SIGTERM);
         (void)pthread_join(thread, NULL);
     }
     mg_supervisor_free(sig->supervisor);

@@ -344,7 +344,7 @@ mg_rc mg_skill_layout(struct mg_skill_file *files, int n, struct mg_skill_bundle
 mg_rc mg_skill_check(struct mg_arena *a, struct mg_skill_file *files, int n, struct mg_skill_bundle *ret,
                      struct mg_err *err)
 {
-    struct mg_skill_bundle b;
+    struct mg_skill_bundle b = {0};
     mg_rc rc = mg_skill_layout(files, n, &b, err);
     if (rc < 0)
         return rc;

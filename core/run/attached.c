@@ -228,7 +228,7 @@ mg_rc mg_attached_fill(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, s
 mg_rc mg_run_attached_lost(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, const struct mg_assembly *x,
                            struct mg_session_state *ret_st, struct mg_err *err)
 {
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc >= 0 && s.st.turn_step != MG_TURN_MODEL)
         rc = mg_err_set(err, MG_EFENCED, "the turn moved on");

@@ -44,7 +44,7 @@ static uint64_t delay_ms(struct mg_run *r)
 static mg_rc commit_wait(struct mg_run *r, struct mg_pg *pg, bool hand_on, bool *ret_waits, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     *ret_waits = rc == MG_OK && s.st.turn_step == MG_TURN_TOOLS;
     if (rc < 0 || !*ret_waits)

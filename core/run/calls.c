@@ -138,7 +138,7 @@ static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session
                            struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_auto(res) struct mg_res *res = NULL;
     struct mg_tool_call *calls, *next = NULL;
     int n = 0;
@@ -227,7 +227,7 @@ static void acquire_work(void *arg, void *thread)
 static mg_rc commit_no_sandbox(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_auto(res) struct mg_res *res = NULL;
     struct mg_tool_call *calls;
     int n;
@@ -268,7 +268,7 @@ static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_
                           struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_auto(res) struct mg_res *res = NULL;
     struct mg_tool_call *calls;
     int n;

@@ -24,7 +24,7 @@ static struct mg_sv content_of(struct mg_assembly *x, struct mg_sv notes)
 static mg_rc commit_local(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct mg_assembly *x,
                           struct mg_session_state *ret_st, struct mg_err *err)
 {
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc == MG_OK && s.st.turn_step != MG_TURN_MODEL)
         rc = mg_err_set(err, MG_EFENCED, "the turn moved on");
@@ -49,7 +49,7 @@ static mg_rc commit_asked(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a
                           struct mg_err *err)
 {
     const struct mg_model_result *res = r->result;
-    mg_auto(assembly) struct mg_assembly x;
+    mg_auto(assembly) struct mg_assembly x = {0};
     mg_auto(step) struct mg_step s = {0};
     bool told = res->fail == MG_MODEL_OK && strcmp(res->stop_reason, "refusal") != 0;
     mg_rc rc = mg_assemble(r, pg, a, &x, err);

@@ -234,7 +234,7 @@ static mg_rc keep_list(struct mg_run *r, struct mg_step *s, struct mg_mcp_asked 
 static mg_rc commit_listed(struct mg_run *r, struct mg_pg *pg, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc == MG_OK && s.st.turn_step != MG_TURN_MODEL)
         return MG_OK; /* the request finds out where the turn is */

@@ -221,7 +221,7 @@ static mg_rc hash_file(struct publication *p, struct output *x, bool *ret_ok, st
 
 static mg_rc commit_file(struct publication *p, const struct output *x, struct mg_upload *u, struct mg_err *err)
 {
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     struct mg_file_row row;
     struct mg_sv session = mg_id_sv(&p->run->session);
     const struct mg_file_new f = {
@@ -298,7 +298,7 @@ static bool is_there(const struct publication *p, struct mg_sv path)
 /* What is not in the folder any more goes; the calls so far are done with. */
 static mg_rc commit_end(struct publication *p, int64_t calls, bool hide, struct mg_err *err)
 {
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     struct mg_sv session = mg_id_sv(&p->run->session);
     mg_rc rc = mg_step_begin_run(&s, p->run, p->pg, p->a, err);
     for (int i = 0; hide && i < p->n_old && rc >= 0; i++)

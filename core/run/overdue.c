@@ -72,7 +72,7 @@ static mg_rc commit_overdue(struct mg_run *r, struct mg_pg *pg, struct mg_sessio
                             struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     int n = 0;
     *ret_done = false;
     mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);

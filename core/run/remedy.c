@@ -78,7 +78,7 @@ mg_rc mg_remedy_find(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, str
         return MG_OK; /* what a grader reads is a copy: there is nothing to mend */
     if (!large && (r->result->fail != MG_MODEL_PERMANENT || !mg_remedy_place(message, &m, &b, &reason)))
         return MG_OK;
-    mg_auto(assembly) struct mg_assembly x;
+    mg_auto(assembly) struct mg_assembly x = {0};
     mg_rc rc = mg_assemble(r, pg, a, &x, err);
     if (rc < 0)
         return rc;

@@ -58,7 +58,7 @@ static mg_rc prepare(struct mg_run *r, struct mg_pg *pg, struct mg_buf *body, st
                      struct mg_session_state *ret_st, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(assembly) struct mg_assembly x;
+    mg_auto(assembly) struct mg_assembly x = {0};
     mg_rc rc = mg_assemble(r, pg, a, &x, err);
     if (rc < 0 || mg_mcp_wanted(r))
         return rc;

@@ -33,7 +33,7 @@ static mg_rc commit_resume(struct mg_run *r, struct mg_pg *pg, struct mg_session
                            struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc < 0)
         return rc;

@@ -194,7 +194,7 @@ static bool may_pass(mg_rc rc)
 static mg_rc commit_abandon(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin_run(&s, r, pg, a, err);
     if (rc == MG_OK)
         rc = mg_turn_abandon(&s, r->failure, err);

@@ -89,7 +89,7 @@ mg_rc mg_resources_add(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a
 {
     struct mg_resource_spec spec;
     struct mg_sv workspace = mg_id_sv(&who->workspace);
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_resource_parse(a, body, "", &spec, err);
     if (rc < 0)
         return rc;
@@ -116,7 +116,7 @@ mg_rc mg_resources_add(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a
 mg_rc mg_resources_remove(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                           struct mg_sv session, struct mg_sv id, struct mg_err *err)
 {
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin(&s, e, pg, a, session, mg_id_sv(&who->workspace), -1, err);
     if (rc >= 0)
         rc = takes_change(&s.st, err);

@@ -327,7 +327,7 @@ mg_rc mg_sessions_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena 
     mg_rc rc = mg_session_parse_update(a, body, &u, err);
     if (rc < 0)
         return rc;
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     rc = mg_step_begin(&s, e, pg, a, id, workspace, -1, err);
     if (rc >= 0)
         rc = takes_update(&s.st, err);
@@ -394,7 +394,7 @@ mg_rc mg_sessions_archive(struct mg_engine *e, struct mg_pg *pg, struct mg_arena
                           struct mg_sv id, struct mg_res **ret_res, struct mg_session_row *ret, struct mg_err *err)
 {
     struct mg_sv workspace = mg_id_sv(&who->workspace);
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin(&s, e, pg, a, id, workspace, -1, err);
     if (rc >= 0)
         rc = not_running(&s.st, "archived", err);
@@ -417,7 +417,7 @@ mg_rc mg_sessions_archive(struct mg_engine *e, struct mg_pg *pg, struct mg_arena
 mg_rc mg_sessions_delete(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                          struct mg_sv id, struct mg_err *err)
 {
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin(&s, e, pg, a, id, mg_id_sv(&who->workspace), -1, err);
     if (rc >= 0)
         rc = not_running(&s.st, "deleted", err);

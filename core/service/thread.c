@@ -39,7 +39,7 @@ static mg_rc archive_live(struct mg_step *s, int i, struct mg_err *err)
 mg_rc mg_threads_archive(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                          struct mg_sv session_id, struct mg_sv thread_id, struct mg_err *err)
 {
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     const struct mg_id primary = mg_thread_primary(session_id);
     mg_rc rc = mg_step_begin(&s, e, pg, a, session_id, mg_id_sv(&who->workspace), -1, err);
     if (rc < 0)

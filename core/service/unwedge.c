@@ -17,7 +17,7 @@ static mg_rc may_be_settled(const struct mg_session_state *st, struct mg_err *er
 mg_rc mg_sessions_unwedge(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                           struct mg_sv id, int *ret_calls, bool *ret_changed, struct mg_err *err)
 {
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin(&s, e, pg, a, id, mg_id_sv(&who->workspace), -1, err);
     if (rc == MG_OK)
         rc = may_be_settled(&s.st, err);

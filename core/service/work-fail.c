@@ -41,7 +41,7 @@ mg_rc mg_work_fail_session(struct mg_engine *e, struct mg_pg *pg, struct mg_aren
                            mg_rc (*check)(const struct mg_work_row *w, struct mg_err *err), struct mg_work_row *ret,
                            struct mg_err *err)
 {
-    mg_auto(step) struct mg_step s;
+    mg_auto(step) struct mg_step s = {0};
     mg_rc rc = mg_step_begin(&s, e, pg, a, mg_id_sv(session), MG_SV(""), -1, err);
     if (rc >= 0)
         rc = mg_work_lock(a, s.t, environment, id, ret, err);

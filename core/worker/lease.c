@@ -64,7 +64,7 @@ static mg_rc take_answer(struct mg_lease *l, uint64_t sent_ns, struct mg_sv body
 /* One beat; what it says goes to the tether. MG_OK: an answer that counts. */
 static mg_rc beat(struct mg_lease *l, struct mg_err *err)
 {
-    mg_auto(remote_answer) struct mg_remote_answer a;
+    mg_auto(remote_answer) struct mg_remote_answer a = {0};
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(8192);
     uint64_t now = mg_now_ns();
     (void)mg_buf_sv(&path, mg_buf_view(&l->path));

@@ -95,7 +95,7 @@ static mg_rc take_page(const struct listing *l, struct mg_arena *a, const struct
 static mg_rc list_page(const struct listing *l, char **cursor, struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(PATH_BYTES);
-    mg_auto(remote_answer) struct mg_remote_answer answer;
+    mg_auto(remote_answer) struct mg_remote_answer answer = {0};
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     struct mg_json *v = NULL;
     struct mg_remote_req q = {.method = "GET"};
@@ -139,7 +139,7 @@ mg_rc mg_memory_api_get(const struct mg_memory_api *m, struct mg_arena *a, const
                         struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(PATH_BYTES);
-    mg_auto(remote_answer) struct mg_remote_answer answer;
+    mg_auto(remote_answer) struct mg_remote_answer answer = {0};
     struct mg_remote_req q = {.method = "GET"};
     path_of(m, id, &path);
     (void)mg_buf_str(&path, "?view=full");
@@ -151,7 +151,7 @@ mg_rc mg_memory_api_put(const struct mg_memory_api *m, struct mg_arena *a, const
                         const char *path, struct mg_sv content, struct mg_memory_item *ret, struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf url = MG_BUF_INIT(PATH_BYTES), body = MG_BUF_INIT(BODY_MAX);
-    mg_auto(remote_answer) struct mg_remote_answer answer;
+    mg_auto(remote_answer) struct mg_remote_answer answer = {0};
     struct mg_jw w = mg_jw_to(&body);
     path_of(m, id, &url);
     mg_jw_obj(&w);
@@ -176,7 +176,7 @@ mg_rc mg_memory_api_put(const struct mg_memory_api *m, struct mg_arena *a, const
 mg_rc mg_memory_api_delete(const struct mg_memory_api *m, const char *id, const char *has_sha256, struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(PATH_BYTES);
-    mg_auto(remote_answer) struct mg_remote_answer answer;
+    mg_auto(remote_answer) struct mg_remote_answer answer = {0};
     struct mg_remote_req q = {.method = "DELETE"};
     path_of(m, id, &path);
     (void)mg_buf_printf(&path, "?expected_content_sha256=%s", has_sha256);

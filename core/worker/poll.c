@@ -108,7 +108,7 @@ static mg_rc poll_once(struct mg_poller *p, struct mg_work_item *ret, bool *ret_
                        struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(PATH_BYTES);
-    mg_auto(remote_answer) struct mg_remote_answer a;
+    mg_auto(remote_answer) struct mg_remote_answer a = {0};
     poll_path(p, &path);
     const struct mg_remote_req q = {
         .method = "GET",
@@ -133,7 +133,7 @@ static mg_rc poll_once(struct mg_poller *p, struct mg_work_item *ret, bool *ret_
 static mg_rc acknowledge(struct mg_poller *p, const struct mg_work_item *w, struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(PATH_BYTES);
-    mg_auto(remote_answer) struct mg_remote_answer a;
+    mg_auto(remote_answer) struct mg_remote_answer a = {0};
     (void)mg_buf_str(&path, "/v1/environments/");
     (void)mg_buf_percent(&path, mg_sv_of(w->environment_id[0] ? w->environment_id : p->environment_id));
     (void)mg_buf_str(&path, "/work/");

@@ -33,7 +33,7 @@ static mg_rc get_session(const struct mg_remote *r, const char *id, struct mg_te
                          struct mg_json **ret, struct mg_err *err)
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(8192);
-    mg_auto(remote_answer) struct mg_remote_answer a;
+    mg_auto(remote_answer) struct mg_remote_answer a = {0};
     (void)mg_buf_str(&path, "/v1/sessions/");
     (void)mg_buf_percent(&path, mg_sv_of(id));
     const struct mg_remote_req q = {
@@ -56,7 +56,7 @@ static void item_path(struct mg_buf *path, const struct mg_work_item *w, const c
 static void stop_item(const struct mg_remote *r, const struct mg_work_item *w)
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(8192);
-    mg_auto(remote_answer) struct mg_remote_answer a;
+    mg_auto(remote_answer) struct mg_remote_answer a = {0};
     struct mg_err err = {0};
     item_path(&path, w, "/stop");
     const struct mg_remote_req q = {
@@ -72,7 +72,7 @@ static void stop_item(const struct mg_remote *r, const struct mg_work_item *w)
 static bool fail_item(const struct mg_remote *r, const struct mg_work_item *w, const char *why)
 {
     mg_auto(buf) struct mg_buf path = MG_BUF_INIT(8192), body = MG_BUF_INIT(16 * MG_ERR_TEXT_MAX);
-    mg_auto(remote_answer) struct mg_remote_answer a;
+    mg_auto(remote_answer) struct mg_remote_answer a = {0};
     struct mg_jw j = mg_jw_to(&body);
     struct mg_err err = {0};
     item_path(&path, w, "/fail");

@@ -27,13 +27,15 @@ POOL_MAX = 4 + 4 + 7  # database connections of such a replica: docs/operating.m
 FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None)
 
 
-def thread_sanitizer():
+def sanitizer():
+    """Of the build: b"libtsan", b"libasan" or None."""
     with open(os.path.join(BUILD, "mangod"), "rb") as binary:
-        return b"libtsan" in binary.read()
+        text = binary.read()
+    return next((name for name in (b"libtsan", b"libasan") if name in text), None)
 
 
 def needs_fake_clocks(test):
-    test = unittest.skipIf(thread_sanitizer(), "libfaketime takes pthread_cond_timedwait from ThreadSanitizer, which then reports a double lock")(test)
+    test = unittest.skipIf(sanitizer(), "libfaketime takes calls from the sanitizer: ThreadSanitizer reports a double lock, AddressSanitizer must be the first library")(test)
     return unittest.skipUnless(FAKETIME, "libfaketime is not installed (Debian: apt-get install faketime)")(test)
 
 

@@ -250,7 +250,7 @@ mango_status hostbox_stat(void *ctx, const struct mango_call *call, struct mango
     if (e)
         s = fail_path(b->all->host, call, e, path);
     if (s == MANGO_OK) {
-        ret->kind = file_kind(st.st_mode);
+        ret->kind = (unsigned char)file_kind(st.st_mode);
         ret->size = (uint64_t)st.st_size;
         ret->mtime_us = file_mtime_us(&st);
         ret->mode = st.st_mode & 07777;

@@ -131,7 +131,7 @@ void file_stat(struct box *b, uint32_t id, const char *p, size_t n)
     if (e)
         return box_fail(b, id, e, "");
     struct mux_end end = {
-        .kind = file_kind(st.st_mode),
+        .kind = (unsigned char)file_kind(st.st_mode),
         .mode = st.st_mode & 07777,
         .size = (uint64_t)st.st_size,
         .mtime_us = file_mtime_us(&st),
