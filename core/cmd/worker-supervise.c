@@ -233,7 +233,7 @@ static mg_rc supervise(struct program *p, struct signals *sig, struct mg_err *er
                MG_F_STR("launcher", p->opts.launcher->name));
         rc = mg_supervisor_run(sig->supervisor, err);
         atomic_store(&sig->over, true);
-        (void)pthread_kill(thread, SIGTERM);
+        (void)pthread_kill(thread, SIGINT);
         (void)pthread_join(thread, NULL);
     }
     mg_supervisor_free(sig->supervisor);
