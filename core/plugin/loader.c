@@ -369,9 +369,12 @@ mg_rc mg_plugin_open(const struct mg_plugin_load *l, struct mg_plugin **ret, str
         return mg_err_wrap(err, rc, "%s=%s", l->variable, l->name);
     mg_auto(plugin) struct mg_plugin *p = mg_xcalloc(1, sizeof(*p));
     snprintf(p->name, sizeof(p->name), "%s", l->name);
-    size_t n = strlen(l->dir) + strlen(l->name) + sizeof("/.so");
+    /* Absolute: a plugin looks for its helper programs beside itself, and starts them from the folders of sandboxes. */
+    mg_autofree char *absolute = realpath(l->dir, NULL);
+    const char *dir = absolute ? absolute : l->dir;
+    size_t n = strlen(dir) + strlen(l->name) + sizeof("/.so");
     p->path = mg_xmalloc(n);
-    snprintf(p->path, n, "%s/%s.so", l->dir, l->name);
+    snprintf(p->path, n, "%s/%s.so", dir, l->name);
     if (access(p->path, F_OK) < 0)
         return refuse_name(l, false, err);
 

@@ -300,6 +300,24 @@ static int run_self(const char *what, const char *arg)
     return status;
 }
 
+static void a_folder_given_by_a_relative_path_is_opened_by_its_absolute_one(void **state)
+{
+    (void)state;
+    const char *name = build("");
+    char cwd[PLUGIN_PATH_MAX], want[PLUGIN_PATH_MAX + 64];
+    struct mg_err err = {0};
+    struct mg_plugin *p = NULL;
+    struct mg_plugin_load l = {.dir = ".", .name = name, .variable = "MANGO_SANDBOX", .kind = MANGO_KIND_SANDBOX};
+    snprintf(want, sizeof(want), "%s/%s.so", dir, name);
+    assert_non_null(getcwd(cwd, sizeof(cwd)));
+    assert_int_equal(chdir(dir), 0);
+    mg_rc rc = mg_plugin_open(&l, &p, &err);
+    assert_int_equal(chdir(cwd), 0);
+    assert_int_equal(rc, MG_OK);
+    assert_string_equal(p->path, want);
+    mg_plugin_close(p);
+}
+
 static void case_41_code_is_never_unmapped(void **state)
 {
     (void)state;
@@ -439,6 +457,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(settings_and_secrets_come_from_the_environment),
         cmocka_unit_test(case_39_clashing_names_do_not_meet),
         cmocka_unit_test(case_39_a_plugin_exports_its_entry_alone),
+        cmocka_unit_test(a_folder_given_by_a_relative_path_is_opened_by_its_absolute_one),
         cmocka_unit_test(case_41_code_is_never_unmapped),
         cmocka_unit_test(case_43_what_init_changes_in_the_process_is_put_back),
         cmocka_unit_test(files_are_looked_at_in_a_child),
