@@ -259,9 +259,14 @@ static bool stay_with_parent(const char *pid)
     return !pid || (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == (pid_t)strtol(pid, NULL, 10));
 }
 
+static void mg_program_cleanup(struct program *p)
+{
+    mg_worker_args_done(&p->args);
+}
+
 int mg_worker_supervise_main(int argc, char **argv)
 {
-    struct program p = {.opts = {0}};
+    mg_auto(program) struct program p = {.opts = {0}};
     struct signals sig = {.supervisor = NULL};
     struct mg_err err = {0};
 

@@ -346,6 +346,9 @@ class Launchers:
                 self.assertLessEqual(end, begin, leases)
 
 
+RESERVED = 1 << 36  # bytes: a mapping of this size is address space that a sanitizer keeps, not memory
+
+
 def memory(pid):
     """What of a process can be read: every mapping that is memory."""
     out = []
@@ -355,6 +358,8 @@ def memory(pid):
             if not m or "[v" in line:
                 continue
             begin, end = int(m[1], 16), int(m[2], 16)
+            if end - begin > RESERVED:
+                continue
             try:
                 mem.seek(begin)
                 out.append(mem.read(end - begin))
