@@ -291,7 +291,8 @@ static mg_rc last_pass(struct mg_memories *m, struct mg_memory_folder *s, bool w
     return whole ? mg_memory_sync(s, &api, true) : mg_memory_flush(s, &api);
 }
 
-/* All stores, each until it is done, the server comes back, or the time is over: what is not in the store by then is lost with the folder. */
+/* All stores, each until it is done, the server comes back, or the time is over: what is not in the store by then is lost with the folder.
+ * From OVER on the server takes nothing; what was lost is another's. */
 static void last_passes(struct mg_memories *m, bool whole)
 {
     uint64_t deadline_ns = mg_now_ns() + MG_MEMORY_END_MS * UINT64_C(1000000);
@@ -324,11 +325,9 @@ void mg_memories_end(struct mg_memories *m, bool clean, bool tools_run)
 {
     if (!m)
         return;
-    /* From OVER on the server takes nothing; what was lost is another's. */
-    if (clean && mg_tether_ended(m->o.tether) < MG_TETHER_OVER)
+    if (clean)
         last_passes(m, true);
-    if (mg_tether_ended(m->o.tether) < MG_TETHER_OVER)
-        last_passes(m, false);
+    last_passes(m, false);
     for (unsigned i = 0; i < m->n; i++) {
         struct mg_memory_folder *s = m->stores[i];
         if (s->ours && !tools_run)

@@ -1,8 +1,11 @@
 """mango-worker prepares what a session has before its tools run: skills and memory stores, and brings the stores' folders and the stores together."""
+import contextlib
 import glob
 import json
 import os
 import signal
+import threading
+import time
 
 from api import ApiError
 from harness import main, wait_for
@@ -17,6 +20,11 @@ HOSTILE = [  # of the server's own corpus, those that only look into the archive
     "is no archive", "is a tar", "is cut at 40", "has the member '../x'", "has the member '/x'", "has the member 'greeting/../x'", "has a name with NUL", "has a member of the mode 120777",
     "has a member of the mode 20666", "has a link and a file through it", "has two top folders", "has a file that is a folder", "is a bomb of zeros", "has a wrong checksum", "is encrypted", "has 1,001 files",
 ]  # fmt: skip
+
+
+def told(requests):
+    """Those by which a worker asks for memories, or tells of its session."""
+    return [r for r in requests if "memories" in r.path or r.path.endswith(("/events", "/stop", "/fail"))]
 
 
 class Case(WorkerCase):
@@ -48,6 +56,10 @@ class Case(WorkerCase):
     def memories(self, store, whole=False):
         data = self.client.get(f"/v1/memory_stores/{store}/memories?view=full&limit=20")["data"]
         return data if whole else {m["path"]: m["content"] for m in data}
+
+    def operations(self, store):
+        """What was done in it, the newest first."""
+        return [v["operation"] for v in self.client.get(f"/v1/memory_stores/{store}/memory_versions")["data"]]
 
     def session(self, *script, skills=(), stores=(), access="read_write"):
         agent = self.client.post("/v1/agents", {"name": "a", "model": "m", "tools": [{"type": "agent_toolset_20260401"}], "skills": list(skills)})["id"]
@@ -202,15 +214,41 @@ class Memory(Case):
         self.wait_left(s)
         self.assertEqual(self.memories(store), {"/a": "theirs"})
 
+    @contextlib.contextmanager
+    def answers_lost(self, behind=lambda: None):
+        """Of what is sent to a store, until the worker gives up; `behind` is called when the first one is on its way."""
+        self.net.on("POST", MEMORIES, Cut("after", behind), *[Cut("after")] * 99)
+        w = self.begin()
+        yield
+        wait_for("a send is given up", lambda: "a memory could not be sent" in w.log(), TURN_S)
+        self.net.clear()
+
     def test_an_answer_that_is_lost_makes_no_second_version(self):
         store = self.store("shared", a="one")
-        self.net.on("POST", MEMORIES, Cut("after"), Cut("after"), Cut("after"))
+        with self.answers_lost():
+            s = self.session(stores=[store])
+            self.ran(s, bash("echo -n two > memory/shared/a"))
+        self.wait_left(s)
+        self.assertEqual(self.memories(store), {"/a": "two"})
+        self.assertEqual(self.operations(store), ["modified", "created"])
+
+    def test_what_was_written_behind_a_lost_answer_is_sent_over_it(self):
+        store = self.store("shared", a="one")
+        with self.answers_lost(lambda: self.write("three", "memory", "shared", "a")):
+            s = self.session(stores=[store])
+            self.ran(s, bash("echo -n two > memory/shared/a"))
+        self.wait_left(s)
+        self.assertEqual(self.memories(store), {"/a": "three"})
+        self.assertEqual(self.operations(store), ["modified", "modified", "created"])
+
+    def test_a_server_that_is_away_at_the_end_gets_the_changes_when_it_is_back(self):
+        store = self.store("shared", a="one")
+        self.net.on("POST", MEMORIES, *[Status(503, retry_after_ms="10")] * 9)  # three passes of three tries each
         self.begin()
         s = self.session(stores=[store])
         self.ran(s, bash("echo -n two > memory/shared/a"))
         self.wait_left(s)
         self.assertEqual(self.memories(store), {"/a": "two"})
-        self.assertEqual(len(self.client.get(f"/v1/memory_stores/{store}/memory_versions")["data"]), 2)
 
     def test_an_emptied_folder_is_no_wish_to_delete_everything(self):
         store = self.store("shared", a="one", b="two")
@@ -266,9 +304,28 @@ class Memory(Case):
         wait_for("the lease is lost", lambda: "lease lost" in w.log(), TURN_S)
         wait_for("the folder is removed", lambda: not os.path.exists(self.path("memory/shared")), TURN_S)
         w.signal(signal.SIGKILL)
-        self.assertEqual([r for r in self.net.seen("POST", "") if "memories" in r.path or r.path.endswith(("/events", "/stop", "/fail"))], [])
+        self.assertEqual(told(self.net.seen("POST")), [])
         self.assertEqual(self.memories(store), {"/a": "one"})
         self.client.post(f"/v1/sessions/{s}/events", {"events": [{"type": "user.interrupt"}]})
+
+    def test_after_a_standstill_nothing_is_sent_before_the_lease_is_known(self):
+        """The worker is frozen while it waits for more work, for longer than its lease lasts: then its last pass is due, and the heartbeat hangs."""
+        idle_s, thaw = self.TTL_S + 1, threading.Event()
+        self.addCleanup(thaw.set)
+        store = self.store("shared", a="one")
+        w = self.start("--max-idle", f"{idle_s}s", base_url=self.net.url)
+        s = self.session(stores=[store])
+        self.ran(s, bash("echo -n changed > memory/shared/a"))
+        w.signal(signal.SIGSTOP)
+        over = time.monotonic() + idle_s
+        self.net.on("POST", "/heartbeat", *[Cut("before", thaw.wait)] * 9)
+        wait_for("lease and idle time are over", lambda: time.monotonic() > over, idle_s + 30)
+        before = len(self.net.seen())
+        w.signal(signal.SIGCONT)
+        wait_for("the lease is given up", lambda: "lease assumed lost" in w.log(), TURN_S)
+        wait_for("the folder is removed", lambda: not os.path.exists(self.path("memory/shared")), TURN_S)
+        self.assertEqual(told(self.net.seen()[before:]), [])
+        self.assertEqual(self.memories(store), {"/a": "one"})
 
     def test_what_a_killed_worker_left_is_made_anew(self):
         store = self.store("shared", a="one")
