@@ -85,6 +85,7 @@ unit_tests = \
 	tests/unit/test-map$(EXEEXT) \
 	tests/unit/test-mcp-client$(EXEEXT) \
 	tests/unit/test-mcp-result$(EXEEXT) \
+	tests/unit/test-memory-look$(EXEEXT) \
 	tests/unit/test-memory-sync$(EXEEXT) \
 	tests/unit/test-message$(EXEEXT) \
 	tests/unit/test-model-client$(EXEEXT) \

@@ -216,7 +216,6 @@ static bool differs(struct mg_memory *m, const struct entry *e, struct mg_memory
 {
     pthread_mutex_lock(&m->lock);
     struct mg_memory_file *f = mg_memory_file_of(&m->mounts[e->mount], e->path);
-    f->listed = true;
     if (!same(f->seen, e->sha))
         f->pulled = false;
     memcpy(f->seen, e->sha, sizeof(f->seen));
@@ -258,15 +257,21 @@ static bool hash_unhashed(const struct mg_memory *m, struct mg_sandbox *box, str
     return e->kind != 'R' || read_file(m, box, e->mount, e->path, &text, e->sha, &err) == MG_OK;
 }
 
+/* Listed: whatever becomes of a look at it, it is not missing. */
+static void mark_listed(struct mg_memory *m, const struct entry *e)
+{
+    pthread_mutex_lock(&m->lock);
+    mg_memory_file_of(&m->mounts[e->mount], e->path)->listed = true;
+    pthread_mutex_unlock(&m->lock);
+}
+
 static bool look_at(struct mg_memory *m, struct mg_sandbox *box, struct entry *e, struct mg_memory_delta *d)
 {
     struct mg_memory_file f;
     if (!m->mounts[e->mount].mounted)
         return true;
+    mark_listed(m, e);
     if (e->kind == 'X') {
-        pthread_mutex_lock(&m->lock);
-        mg_memory_file_of(&m->mounts[e->mount], e->path)->listed = true;
-        pthread_mutex_unlock(&m->lock);
         refuse(m, d, e, NO_MEMORY, why_no_memory(m, box, e));
         return true;
     }
