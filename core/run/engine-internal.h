@@ -49,7 +49,8 @@ struct mg_run {
     /* outputs.h: set by a thread of its pool, read by the step behind it */
     bool resumed; /* the turn was not admitted here: calls may have been made of which this process knows nothing */
     bool outputs_done;      /* they were published before this answer is committed */
-    char *outputs_fault;    /* what was not, or NULL */
+    bool outputs_said;      /* the answer's step names the fault */
+    char *outputs_fault;    /* what was not, until an answer that ends the turn says so; or NULL */
     bool grading;           /* the request is the grader's */
     atomic_bool ongoing;    /* the timer of an evaluation's signs of life is set */
     bool compacting;        /* the request asks for a summary, not for an answer */

@@ -352,16 +352,17 @@ static mg_rc publish(struct publication *p, struct mg_err *err)
 
 static void set_fault(struct mg_run *r, const struct publication *p, mg_rc rc, const struct mg_err *err)
 {
-    free(r->outputs_fault);
-    r->outputs_fault = NULL;
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(2 * NOTES_BYTES);
     if (rc < 0)
         (void)mg_buf_printf(&b, "the files in /mnt/session/outputs were not published: %s", err->text);
     else if (p->n_notes)
         (void)mg_buf_printf(&b, "%d of what is in /mnt/session/outputs was not published: %.*s", p->n_notes,
                             MG_SV_ARG(mg_buf_view(&p->notes)));
-    if (b.len)
-        r->outputs_fault = mg_buf_steal(&b, NULL);
+    if (!b.len)
+        return; /* an earlier answer of the turn may have left one that is not said yet */
+    free(r->outputs_fault);
+    r->outputs_fault = mg_buf_steal(&b, NULL);
+    mg_log(MG_WARN, "outputs were not published", MG_F_STR("session", r->session.s), MG_F_STR("why", r->outputs_fault));
 }
 
 static void publish_work(void *arg, void *thread)
@@ -377,9 +378,6 @@ static void publish_work(void *arg, void *thread)
     mg_rc rc = publish(&p, &err);
     set_fault(r, &p, rc, &err);
     mg_buf_done(&p.notes);
-    if (r->outputs_fault)
-        mg_log(MG_WARN, "outputs were not published", MG_F_STR("session", r->session.s),
-               MG_F_STR("why", r->outputs_fault));
     atomic_store(&r->busy_until_ns, 0);
     r->outputs_done = true;
     if (mg_cancel_fired(r->cancel))
@@ -389,13 +387,10 @@ static void publish_work(void *arg, void *thread)
     mg_run_unref(r);
 }
 
-static bool ends_turn(const struct mg_run *r)
+/* Tools run after no other answer than one that stopped for them; which of the others ends the turn is response.c's to say. */
+static bool may_end_turn(const struct mg_run *r)
 {
-    const struct mg_model_result *res = r->result;
-    for (int i = 0; i < res->n_blocks; i++)
-        if (res->blocks[i].kind == MG_BLOCK_TOOL_USE)
-            return false;
-    return res->fail == MG_MODEL_OK && !r->grading && strcmp(res->stop_reason, "pause_turn") != 0;
+    return r->result->fail == MG_MODEL_OK && !r->grading && strcmp(r->result->stop_reason, "tool_use") != 0;
 }
 
 /* Only a session whose sandbox is here may have made calls since it last published; or one that another node, or this one before a crash, left. */
@@ -403,7 +398,7 @@ bool mg_outputs_first(struct mg_run *r)
 {
     struct mg_engine *e = r->engine;
     bool may = r->resumed || r->roster || mg_box_have(e, &r->session, &r->thread);
-    if (!may || r->outputs_done || r->thread.s[0] || !e->opts.objects || !e->opts.sandboxes || !ends_turn(r))
+    if (!may || r->outputs_done || r->thread.s[0] || !e->opts.objects || !e->opts.sandboxes || !may_end_turn(r))
         return false;
     atomic_store(&r->busy_until_ns, mg_run_until(MG_OUTPUTS_MS + SLACK_MS));
     if (mg_pool_submit(e->outputs, publish_work, mg_run_ref(r)) == MG_OK)
@@ -418,6 +413,15 @@ void mg_outputs_say(struct mg_run *r, struct mg_step *s)
     if (r->outputs_fault)
         mg_step_event(s, MG_EV_SESSION_ERROR,
                       mg_members_error(s->arena, "unknown_error", r->outputs_fault, "exhausted"), true);
+    r->outputs_said = true;
+}
+
+void mg_outputs_committed(struct mg_run *r)
+{
+    r->outputs_done = false;
+    if (r->outputs_said)
+        free(mg_steal(&r->outputs_fault));
+    r->outputs_said = false;
 }
 
 void mg_outputs_prepare(struct mg_sandbox *box)

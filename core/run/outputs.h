@@ -21,7 +21,8 @@ enum {
 void mg_outputs_prepare(struct mg_sandbox *box);
 /* True: the turn's answer waits for the publication, and mg_run_response is called again. */
 bool mg_outputs_first(struct mg_run *r) MG_MUSTCHECK;
-/* Adds the session.error that names what was not published. */
+/* In the step that ends the turn: adds the session.error that names what was not published. */
 void mg_outputs_say(struct mg_run *r, struct mg_step *s);
+void mg_outputs_committed(struct mg_run *r); /* after the commit of each answer */
 
 #endif

@@ -394,7 +394,7 @@ static mg_rc on_answer(struct mg_run *r, struct mg_step *s, const struct mg_mode
     s->st.turn_attempt = 0;
     if (strcmp(res->stop_reason, "model_context_window_exceeded") == 0)
         rc = note_full(r, s, err);
-    if (v == V_END)
+    if (v == V_END || v == V_BROKEN)
         mg_outputs_say(r, s);
     return rc < 0 ? rc : after_answer(s, res, v, &w, err);
 }
@@ -452,9 +452,7 @@ void mg_run_response(struct mg_run *r, struct mg_pg *pg)
     }
     mg_model_result_free(r->result);
     r->result = NULL;
-    r->outputs_done = false;
-    free(r->outputs_fault);
-    r->outputs_fault = NULL;
+    mg_outputs_committed(r);
     if (st.turn_step == MG_TURN_NONE || st.turn_step == MG_TURN_ACTION)
         atomic_fetch_add(&r->engine->n_turns, 1);
     mg_run_continue(r, pg, &st);

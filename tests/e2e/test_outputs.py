@@ -92,6 +92,23 @@ class Outputs(TurnCase):
         self.assertIsNone(self.fault(self.turn(sid, run(f"rm {OUT}; mkdir {OUT}; echo 1 > {OUT}/a.txt"))))
         self.assertEqual(before, self.listed(sid))
 
+    def test_an_answer_that_is_cut_keeps_what_is_to_be_said_until_the_turn_ends(self):
+        sid = self.new_session()
+        call = "tool bash " + json.dumps({"command": f"ln -s /etc/passwd {OUT}/passwd; echo 1 > {OUT}/a.txt"})
+        self.model.client.post("/script", {"responses": [call, "text half\nstop max_tokens", "text done"]})
+        events = self.turn(sid, "go on")
+        self.assertEqual(3, len(of(events, "span.model_request_start")))
+        self.assertIn("'passwd' is a link", self.fault(events))
+        self.assertEqual({"a.txt"}, set(self.listed(sid)))
+        self.assertIsNone(self.fault(self.turn(sid, fake("text more"))), "it is said once")
+
+    def test_an_answer_that_is_refused_in_the_middle_of_a_call_publishes_what_is_there(self):
+        sid = self.new_session()
+        call = "tool bash " + json.dumps({"command": f"echo 1 > {OUT}/a.txt"})
+        self.model.client.post("/script", {"responses": [call, call + "\nstop refusal"]})
+        self.assertEqual("refusal", reason(self.turn(sid, "go on")[-1]))
+        self.assertEqual({"a.txt"}, set(self.listed(sid)))
+
     def test_in9_an_interrupted_turn_publishes_nothing_and_the_next_one_does(self):
         sid = self.new_session()
         with self.client.stream(sid) as stream:
