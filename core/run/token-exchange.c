@@ -8,7 +8,11 @@
 #include "json/json.h"
 #include "net/loop.h"
 
-enum { FORM_MAX = 128 * 1024 /* bytes: three secrets, each byte as %XX, and the rest */ };
+enum {
+    FORM_MAX = 128 * 1024, /* bytes: three secrets, each byte as %XX, and the rest */
+    SCRUB_MIN = 4,         /* bytes: a shorter secret would take words apart, and nobody recognises it */
+    SCRUB_HEAD = 8,        /* bytes of a secret that are known for its beginning */
+};
 
 static void field(struct mg_buf *out, const char *name, struct mg_sv value)
 {
@@ -44,12 +48,15 @@ static void write_basic(struct mg_buf *out, const struct mg_refresh *r, const st
 
 /* ---- the answer ---- */
 
+/* A text may be cut anywhere in a secret, so its beginning is enough. */
 static void scrub_one(struct mg_sv secret, char *text)
 {
-    if (secret.len < 4)
-        return; /* it would take words apart, and nobody recognises it */
-    for (char *at = text; (at = memmem(at, strlen(at), secret.ptr, secret.len)); at += secret.len)
-        memset(at, '*', secret.len);
+    size_t head = secret.len < SCRUB_HEAD ? secret.len : SCRUB_HEAD;
+    if (head < SCRUB_MIN)
+        return;
+    for (char *at = text; (at = memmem(at, strlen(at), secret.ptr, head));)
+        for (size_t i = 0; i < secret.len && *at == secret.ptr[i]; i++)
+            *at++ = '*';
 }
 
 void mg_secret_scrub(const struct mg_credential_secret *s, char *text)

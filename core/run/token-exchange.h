@@ -13,7 +13,7 @@ struct mg_token_new {
 mg_rc mg_token_exchange(struct mg_net *users, struct mg_arena *a, const struct mg_refresh *r,
                         const struct mg_credential_secret *s, struct mg_cancel *cancel, struct mg_token_new *ret,
                         struct mg_token_answer *answer, struct mg_err *err) MG_MUSTCHECK;
-/* Overwrites each place of the secrets in text with stars. */
+/* Overwrites each place of the secrets in text, or of their beginnings, with stars. */
 void mg_secret_scrub(const struct mg_credential_secret *s, char *text);
 
 #endif

@@ -14,6 +14,7 @@ from rig import sanitized
 from vault_rig import TokenEndpoint, VaultServer, bearer, key_text, new_session, new_vault, oauth, turn, write_keyring
 
 ECHO = ["echo"]
+LONG_TOKEN = "wrong-token-of-a-user." + "x" * 2000  # no text that shows an answer has room for all of it
 
 
 def later(seconds):
@@ -246,13 +247,14 @@ class Use(Case):
 
     def test_a_server_that_says_the_token_back_does_not_bring_it_into_events_or_logs(self):
         peer = self.peer("right")
-        vault, _ = new_vault(self.client, bearer(peer.url, "wrong-token-of-a-user"))
-        session = new_session(self.client, peer.url, vault)
-        events = turn(self.client, session)
-        self.assertIn("refuses the credential", errors(events)[0]["message"])
-        self.assertIn("***", errors(events)[0]["message"])
-        self.assertNotIn("wrong-token", json.dumps(self.client.events(session)))
-        self.assertNotIn("wrong-token", self.server.log())
+        for token in ("wrong-token-of-a-user", LONG_TOKEN):
+            vault, _ = new_vault(self.client, bearer(peer.url, token))
+            session = new_session(self.client, peer.url, vault)
+            events = turn(self.client, session)
+            self.assertIn("refuses the credential", errors(events)[0]["message"])
+            self.assertIn("***", errors(events)[0]["message"])
+            self.assertNotIn("wrong-token", json.dumps(self.client.events(session)))
+            self.assertNotIn("wrong-token", self.server.log())
 
 
 class Validate(Case):
@@ -273,11 +275,14 @@ class Validate(Case):
 
     def test_one_that_it_refuses_is_invalid_and_the_answer_holds_no_secret(self):
         peer = self.peer("right")
-        got, _, _ = self.verdict(bearer(peer.url, "wrong-token-of-a-user"))
-        self.assertEqual(("invalid", "initialize", 401), (got["status"], got["mcp_probe"]["method"], got["mcp_probe"]["http_response"]["status_code"]))
-        self.assertEqual({"status": "no_refresh_token", "http_response": None}, got["refresh"])
-        self.assertIn("***", got["mcp_probe"]["http_response"]["body"])
-        self.assertNotIn("wrong-token", json.dumps(got))
+        for token in ("wrong-token-of-a-user", LONG_TOKEN):
+            got, _, _ = self.verdict(bearer(peer.url, token))
+            answer = got["mcp_probe"]["http_response"]
+            self.assertEqual(("invalid", "initialize", 401), (got["status"], got["mcp_probe"]["method"], answer["status_code"]))
+            self.assertEqual({"status": "no_refresh_token", "http_response": None}, got["refresh"])
+            self.assertIn("***", answer["body"])
+            self.assertEqual(token == LONG_TOKEN, answer["body_truncated"])
+            self.assertNotIn("wrong-token", json.dumps(got))
 
     def test_a_refresh_that_brings_a_good_token_makes_it_valid(self):
         peer = self.peer("none")
