@@ -222,7 +222,7 @@ static void put_answer(struct mg_jw *w, int status, const char *type, const char
 
 static void put_probe(struct mg_jw *w, const struct mg_validation *x)
 {
-    if (!x->probe_failed) {
+    if (x->verdict == MG_CREDENTIAL_VALID) {
         mg_jw_knull(w, "mcp_probe");
         return;
     }
@@ -276,7 +276,7 @@ static mg_rc wait_for_validation(struct mg_http_req *req, struct mg_http_res *re
     const int64_t waited = (int64_t)((mg_now_ns() - req->start_ns) / 1000000);
     if (waited < MG_VALIDATION_MS && mg_id_from(row->id, &res->park.topic))
         res->park.ms = (unsigned)(MG_VALIDATION_MS - waited);
-    return answer_validation(res, row, &(struct mg_validation){.probe_failed = true, .at_us = mg_wall_us()});
+    return answer_validation(res, row, &(struct mg_validation){.at_us = mg_wall_us()});
 }
 
 mg_rc mg_post_credential_validate(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)

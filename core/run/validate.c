@@ -69,13 +69,14 @@ static mg_rc probe(struct validation *x)
 {
     struct mg_mcp *m = mg_mcp_new(mg_mcp_links_host(x->engine->mcp), mg_sv_of(x->url));
     struct mg_mcp_tool_list list = {0};
+    struct mg_validation *r = &x->result;
     struct mg_err err = {0};
     mg_mcp_authorize(m, mg_token_bearer(x->token));
     mg_rc rc = mg_mcp_list(m, x->cancel, &list, &err);
     mg_mcp_tool_list_done(&list);
-    x->result.probe_failed = rc < 0;
-    x->result.probe = *mg_mcp_refused(m);
-    mg_token_scrub(x->token, x->result.probe.text);
+    r->verdict = rc == MG_EAUTH ? MG_CREDENTIAL_INVALID : rc < 0 ? MG_CREDENTIAL_UNKNOWN : MG_CREDENTIAL_VALID;
+    r->probe = *mg_mcp_refused(m);
+    mg_token_scrub(x->token, r->probe.text);
     mg_mcp_free(m);
     return rc;
 }
@@ -100,17 +101,6 @@ static bool refresh(struct validation *x)
     return false;
 }
 
-static void judge(struct validation *x)
-{
-    struct mg_validation *r = &x->result;
-    mg_rc rc = probe(x);
-    r->verdict = rc == MG_EAUTH ? MG_CREDENTIAL_INVALID : rc < 0 ? MG_CREDENTIAL_UNKNOWN : MG_CREDENTIAL_VALID;
-    if (rc != MG_EAUTH || !refresh(x))
-        return;
-    rc = probe(x);
-    r->verdict = rc == MG_EAUTH ? MG_CREDENTIAL_INVALID : rc < 0 ? MG_CREDENTIAL_UNKNOWN : MG_CREDENTIAL_VALID;
-}
-
 static void work(void *arg, void *thread)
 {
     struct validation *x = arg;
@@ -119,7 +109,8 @@ static void work(void *arg, void *thread)
     void (*done)(void *ctx, struct mg_sv credential) = x->done;
     void *ctx = x->ctx;
     (void)thread;
-    judge(x);
+    if (probe(x) == MG_EAUTH && refresh(x))
+        (void)probe(x);
     mg_token_free(x->token);
     pthread_mutex_lock(&v->lock);
     x->token = NULL;
@@ -169,16 +160,12 @@ static mg_rc submit(struct mg_engine *e, struct validation *x, struct mg_err *er
     struct mg_validations *v = e->validations;
     pthread_mutex_lock(&v->lock);
     bool room = has_room(v);
-    if (room) {
-        mg_list_add_tail(&v->all, &x->link);
-        v->n++;
-    }
+    mg_list_add_tail(&v->all, &x->link);
+    v->n++;
     pthread_mutex_unlock(&v->lock);
     if (room && mg_pool_submit(e->mcp_threads, work, x) == MG_OK)
         return MG_OK;
     pthread_mutex_lock(&v->lock);
-    if (!room)
-        v->n++; /* drop takes it away again */
     drop(v, x);
     pthread_mutex_unlock(&v->lock);
     err->retry_after_s = 5;
@@ -204,7 +191,6 @@ mg_rc mg_validation_start(struct mg_engine *e, const struct mg_credential_row *r
         .token = token,
         .result = {.can_refresh = mg_token_can_refresh(token)},
     };
-    mg_list_init(&x->link);
     (void)mg_id_from(row->id, &x->credential);
     (void)snprintf(x->url, sizeof(x->url), "%.*s", MG_SV_ARG(row->cred.server));
     return submit(e, x, err);

@@ -19,8 +19,7 @@ enum mg_verdict { MG_CREDENTIAL_UNKNOWN, MG_CREDENTIAL_VALID, MG_CREDENTIAL_INVA
 struct mg_validation {
     enum mg_verdict verdict;
     bool can_refresh;
-    bool probe_failed;
-    struct mg_mcp_refusal probe;   /* of the step that failed last */
+    struct mg_mcp_refusal probe;   /* of the step that failed last: there is one unless the verdict is VALID */
     const char *refresh;           /* how the exchange ended, in the contract's words; NULL: none was called for */
     struct mg_token_answer answer; /* of the token endpoint; status 0: none */
     int64_t at_us;
