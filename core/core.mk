@@ -380,6 +380,8 @@ libcore_la_SOURCES = \
 	core/run/overdue.c \
 	core/run/pace.c \
 	core/run/preview.c \
+	core/run/prompt.c \
+	core/run/prompt.h \
 	core/run/remedy.c \
 	core/run/remedy.h \
 	core/run/request.c \

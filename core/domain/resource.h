@@ -14,6 +14,7 @@ enum {
 #define MG_RESOURCE_BYTES_MAX (500LL * 1024 * 1024) /* of all files of a session together */
 #define MG_MOUNT_UPLOADS "/mnt/session/uploads"
 #define MG_MOUNT_OUTPUTS "/mnt/session/outputs"
+#define MG_MOUNT_MEMORY "/mnt/memory"
 
 /* A file, or (memory_store_id set) a memory store, which has no mount path of the client's. */
 struct mg_resource_spec {

@@ -82,7 +82,7 @@ static mg_rc check_member(struct reading *r, zip_uint64_t i, const zip_stat_t *s
     else if (folder && st->size)
         why = "is a folder with content";
     else if (st->size >= MG_SKILL_BYTES_MAX || r->bytes + st->size >= MG_SKILL_BYTES_MAX)
-        why = "makes the skill larger than 30,000,000 bytes";
+        why = mg_arena_printf(r->arena, "makes the skill larger than %d bytes", MG_SKILL_BYTES_MAX).ptr;
     else
         why = kind_fault(r->zip, i, folder);
     return why ? refuse_member(name, why, err) : MG_OK;
@@ -171,7 +171,7 @@ mg_rc mg_zip_read(struct mg_arena *a, struct mg_sv archive, struct mg_skill_file
     if (archive.len < 4 || memcmp(archive.ptr, "PK\x03\x04", 4) != 0)
         return refuse(err, "is no zip file");
     if (archive.len >= MG_SKILL_BYTES_MAX)
-        return refuse(err, "has 30,000,000 bytes or more");
+        return mg_err_set(err, MG_EINVAL, "files: the archive has %d bytes or more", MG_SKILL_BYTES_MAX);
     zip_error_t error;
     zip_error_init(&error);
     zip_source_t *source = zip_source_buffer_create(archive.ptr, archive.len, 0, &error);

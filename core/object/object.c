@@ -223,3 +223,15 @@ mg_rc mg_object_read(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, i
     mg_rc rc = key_of(o, pg, key, &k, err);
     return rc < 0 ? rc : o->backend->ops->read(o->backend, k.s, size, sink, ctx, cancel, err);
 }
+
+static mg_rc keep_piece(void *ctx, struct mg_sv data, struct mg_err *err)
+{
+    return mg_buf_sv(ctx, data) < 0 ? mg_err_set(err, MG_EINTERNAL, "a stored object is larger than its row says")
+                                    : MG_OK;
+}
+
+mg_rc mg_object_load(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, int64_t size, struct mg_buf *out,
+                     struct mg_cancel *cancel, struct mg_err *err)
+{
+    return mg_object_read(o, pg, key, size, keep_piece, out, cancel, err);
+}

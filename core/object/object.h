@@ -8,6 +8,7 @@
 #ifndef MG_OBJECT_OBJECT_H
 #define MG_OBJECT_OBJECT_H
 
+#include "base/buf.h"
 #include "base/cancel.h"
 #include "store/object.h"
 
@@ -63,6 +64,9 @@ void mg_upload_end(struct mg_upload *u, struct mg_pg *pg, mg_rc committed, const
 typedef mg_rc mg_object_sink(void *ctx, struct mg_sv data, struct mg_err *err);
 mg_rc mg_object_read(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, int64_t size, mg_object_sink *sink,
                      void *ctx, struct mg_cancel *cancel, struct mg_err *err) MG_MUSTCHECK;
+/* All of it into out, which must have room for size bytes. */
+mg_rc mg_object_load(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, int64_t size, struct mg_buf *out,
+                     struct mg_cancel *cancel, struct mg_err *err) MG_MUSTCHECK;
 /* At most max bytes from offset at into p; fewer only at the end. */
 mg_rc mg_object_read_at(struct mg_objects *o, struct mg_pg *pg, struct mg_sv key, int64_t size, int64_t at, char *p,
                         size_t max, size_t *ret_n, struct mg_err *err) MG_MUSTCHECK;

@@ -6,11 +6,6 @@
 #include "object/object.h"
 #include "store/session-file.h"
 
-enum {
-    PDF_BYTES_PER_TOKEN = 9, /* as content.c counts a PDF by its base64 */
-    TEXT_BYTES_PER_TOKEN = 3,
-};
-
 static bool may_name_files(struct mg_sv content)
 {
     return content.len && memmem(content.ptr, content.len, "\"file_id\"", 9);
@@ -32,14 +27,6 @@ static struct mg_json *parse(struct mg_arena *a, struct mg_sv content)
 
 /* ---- weight ---- */
 
-static int64_t weight(enum mg_content_kind kind, int64_t size)
-{
-    if (kind != MG_KIND_PDF)
-        return size / TEXT_BYTES_PER_TOKEN;
-    int64_t n = size / PDF_BYTES_PER_TOKEN;
-    return n < MG_CONTEXT_PDF_TOKENS ? n : MG_CONTEXT_PDF_TOKENS;
-}
-
 static int64_t tokens_of(struct mg_arena *a, const struct mg_assembly *x, struct mg_sv content)
 {
     const struct mg_json *v = parse(a, content);
@@ -50,7 +37,7 @@ static int64_t tokens_of(struct mg_arena *a, const struct mg_assembly *x, struct
         enum mg_content_place place = mg_content_file_of(a, b, &id);
         const struct mg_session_file *f = place == MG_PLACE_DOCUMENT ? find(x, id) : NULL;
         if (f && mg_content_file_kind(place, f->mime_type, f->size, &kind, NULL) >= 0)
-            tokens += weight(kind, f->size);
+            tokens += kind == MG_KIND_PDF ? mg_content_pdf_tokens(f->size) : mg_content_text_tokens(f->size);
     }
     return tokens;
 }
@@ -80,12 +67,6 @@ struct filling {
     struct mg_assembly *x;
     int64_t left; /* bytes that the files of this request may still have */
 };
-
-static mg_rc keep_piece(void *ctx, struct mg_sv data, struct mg_err *err)
-{
-    (void)err;
-    return mg_buf_sv(ctx, data);
-}
 
 static void put_note(struct mg_jw *w, struct mg_sv text)
 {
@@ -119,8 +100,8 @@ static mg_rc put_filled(struct filling *f, const struct mg_json *b, enum mg_cont
     enum mg_content_kind kind = MG_KIND_TEXT;
     struct mg_sv mime = mg_media_type(file->mime_type);
     mg_auto(buf) struct mg_buf data = MG_BUF_INIT((size_t)file->size + 1);
-    mg_rc rc = mg_object_read(f->run->engine->opts.objects, f->pg, file->object_key, file->size, keep_piece, &data,
-                              f->run->cancel, err);
+    mg_rc rc =
+        mg_object_load(f->run->engine->opts.objects, f->pg, file->object_key, file->size, &data, f->run->cancel, err);
     *ret_lost = rc == MG_EIO && err->code[0] && strcmp(err->code, MG_OBJECT_LOST) == 0;
     if (rc < 0)
         return *ret_lost ? MG_OK : rc;

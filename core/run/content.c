@@ -7,7 +7,7 @@
 enum {
     CONTENT_MAX = 256 * 1024 * 1024, /* bytes of a rewritten array: a request's own limit */
     BYTES_PER_TOKEN = 3,             /* below what endpoints need for most text (CX1) */
-    DOCUMENT_BYTES_PER_TOKEN = 12,   /* of a PDF in base64, whose pages are text and pictures */
+    PDF_BYTES_PER_TOKEN = 9,         /* its pages are text and pictures */
     ENTRY_TOKENS = 8,                /* role and frame of a message */
 };
 
@@ -40,6 +40,17 @@ bool mg_content_has(struct mg_arena *a, struct mg_sv content, const char *type)
 
 /* ---- tokens ---- */
 
+int64_t mg_content_pdf_tokens(int64_t bytes)
+{
+    int64_t n = bytes / PDF_BYTES_PER_TOKEN;
+    return n < MG_CONTEXT_PDF_TOKENS ? n : MG_CONTEXT_PDF_TOKENS;
+}
+
+int64_t mg_content_text_tokens(int64_t bytes)
+{
+    return bytes / BYTES_PER_TOKEN;
+}
+
 /* Bytes below v that are data of images and documents; *tokens grows by what they count. */
 static size_t data_bytes(struct mg_arena *a, const struct mg_json *v, int64_t *tokens)
 {
@@ -50,8 +61,7 @@ static size_t data_bytes(struct mg_arena *a, const struct mg_json *v, int64_t *t
         return data.len;
     }
     if (mg_sv_eqz(type, "document") && mg_sv_eqz(type_of(a, mg_json_get(v, "source")), "base64")) {
-        int64_t n = (int64_t)data.len / DOCUMENT_BYTES_PER_TOKEN;
-        *tokens += n < MG_CONTEXT_PDF_TOKENS ? n : MG_CONTEXT_PDF_TOKENS;
+        *tokens += mg_content_pdf_tokens((int64_t)data.len / 4 * 3); /* it is base64 */
         return data.len;
     }
     size_t n = 0;
@@ -66,7 +76,7 @@ int64_t mg_content_tokens(struct mg_sv content)
     const struct mg_json *v = holds(content, "\"source\"") ? blocks_of(a, content) : NULL;
     int64_t tokens = ENTRY_TOKENS;
     size_t data = v ? data_bytes(a, v, &tokens) : 0;
-    return tokens + (int64_t)(content.len - data) / BYTES_PER_TOKEN;
+    return tokens + mg_content_text_tokens((int64_t)(content.len - data));
 }
 
 /* ---- excerpts ---- */

@@ -48,6 +48,8 @@ int64_t mg_context_tokens(struct mg_context *c, int n);
 int64_t mg_context_entry_tokens(struct mg_context *c, int i);
 /* Of a raw content array: a third of its bytes, images and documents by kind. */
 int64_t mg_content_tokens(struct mg_sv content);
+int64_t mg_content_pdf_tokens(int64_t bytes); /* of a document by its size, where only that is known */
+int64_t mg_content_text_tokens(int64_t bytes);
 /* As the model sees it once more room is needed: long texts cut to excerpts, images left out. The same content when nothing changes. */
 struct mg_sv mg_content_excerpt(struct mg_arena *a, struct mg_sv content);
 /* With block number `block` replaced by note, so that calls and results stay paired; the same content when the block cannot be replaced. */

@@ -12,14 +12,6 @@ struct apply {
     bool read_only, archived;
 };
 
-static void copy_sha(char to[MG_SHA256_HEX], struct mg_sv sha)
-{
-    size_t n = sha.len < MG_SHA256_HEX ? sha.len : 0;
-    if (n)
-        memcpy(to, sha.ptr, n);
-    to[n] = '\0';
-}
-
 /* Once for each state of a file. */
 static void tell(struct apply *x, struct mg_memory_change *c, const char *why)
 {
@@ -44,20 +36,10 @@ static const char *why_lost(const struct apply *x, const struct mg_memory_change
 
 /* ---- acts ---- */
 
-static mg_rc pull(struct apply *x, struct mg_memory_change *c, const struct mg_memory_row *head, struct mg_err *err)
+static mg_rc pull(struct mg_memory_change *c, const struct mg_memory_row *head, struct mg_err *err)
 {
-    struct mg_json *v;
     c->pull = (struct mg_memory_pull){.mount = c->mount, .path = mg_xstrdup(c->path)};
-    if (!head)
-        return MG_OK;
-    mg_rc rc = mg_json_parse(x->s->arena, head->content.json, &mg_json_raw_limits, &v, err);
-    if (rc < 0)
-        return rc;
-    struct mg_sv text = mg_json_str(x->s->arena, v);
-    c->pull.text = mg_xstrndup(text.ptr, text.len);
-    c->pull.len = text.len;
-    copy_sha(c->pull.sha, head->content.sha256);
-    return MG_OK;
+    return head ? mg_memory_pull_text(&c->pull, head->content.json, head->content.sha256, err) : MG_OK;
 }
 
 static mg_rc create(struct apply *x, struct mg_memory_change *c, struct mg_err *err)
@@ -103,7 +85,7 @@ static mg_rc act(struct apply *x, struct mg_memory_change *c, struct mg_memory_p
     if ((d.act == MG_MEMORY_CREATE) != creates)
         return MG_OK;
     bool conflict = d.lost && d.act == MG_MEMORY_PULL && !mg_sv_eq(sides.head, sides.base);
-    copy_sha(c->base, sides.base);
+    mg_memory_sha_set(c->base, sides.base);
     if (d.lost)
         tell(x, c, why_lost(x, c, &d, conflict));
     c->refused = d.lost && d.act == MG_MEMORY_KEEP;
@@ -113,7 +95,7 @@ static mg_rc act(struct apply *x, struct mg_memory_change *c, struct mg_memory_p
     case MG_MEMORY_KEEP:
         return MG_OK;
     case MG_MEMORY_ADOPT:
-        copy_sha(c->base, sides.head);
+        mg_memory_sha_set(c->base, sides.head);
         return MG_OK;
     case MG_MEMORY_FORGET:
         c->base[0] = '\0';
@@ -126,9 +108,9 @@ static mg_rc act(struct apply *x, struct mg_memory_change *c, struct mg_memory_p
         c->base[0] = '\0';
         return mg_memory_delete(x->s->t, &x->by, &p->row, err);
     case MG_MEMORY_PULL:
-        return pull(x, c, &p->row, err);
+        return pull(c, &p->row, err);
     case MG_MEMORY_REMOVE:
-        return pull(x, c, NULL, err);
+        return pull(c, NULL, err);
     }
     return MG_EINTERNAL;
 }

@@ -23,8 +23,7 @@ enum {
 };
 
 #define MG_MEMORY_FOLDER ".session/memory" /* of the workspace */
-#define MG_MEMORY_SHOWN "/mnt/memory"
-#define MG_MEMORY_TOLD_GONE "-" /* in mg_memory_file.told: of a file that is missing */
+#define MG_MEMORY_TOLD_GONE "-"            /* in mg_memory_file.told: of a file that is missing */
 
 /* A path of a store. "" for a hash: it is not there. */
 struct mg_memory_file {
@@ -100,6 +99,10 @@ struct mg_memory_delta *mg_memory_delta_new(void);
 /* A line for the agent: "PATH of the mount: why". */
 void mg_memory_note(struct mg_memory_delta *d, const struct mg_memory_mount *mount, struct mg_sv path, const char *fmt,
                     ...) __attribute__((format(printf, 4, 5)));
+void mg_memory_sha_set(char to[MG_SHA256_HEX], struct mg_sv sha); /* len 0: "" */
+/* The head's text (a JSON string literal) and hash. */
+mg_rc mg_memory_pull_text(struct mg_memory_pull *p, struct mg_sv json, struct mg_sv sha,
+                          struct mg_err *err) MG_MUSTCHECK;
 /* With m->lock held. */
 struct mg_memory_file *mg_memory_file_of(struct mg_memory_mount *mount, struct mg_sv path);
 void mg_memory_pull_add(struct mg_memory *m,

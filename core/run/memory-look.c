@@ -7,8 +7,7 @@
 #include "run/memory-internal.h"
 
 /* $1 the folder of all stores, then the stores' own. A line "S STORE" before each; then "N" (it was gone, and is made again), or a line of sha256sum for each
- * file that a memory can be, "R NAME" where there is no sha256sum, "X NAME" for what no memory can be, and "E STATUS" at the end. 200: blocks of 512 bytes,
- * MG_MEMORY_CONTENT_MAX. */
+ * file that a memory can be, "R NAME" where there is no sha256sum, "X NAME" for what no memory can be, and "E STATUS" at the end. */
 static const char LIST[] =
     "mkdir -p \"$1\" && cd \"$1\" || exit 3\nshift\n"
     "command -v sha256sum >/dev/null 2>&1 && h=y || h=\n"
@@ -17,6 +16,7 @@ static const char LIST[] =
     "if [ $h ]; then find \"$s\" -type d -o -type f ! -size +200 -exec sha256sum {} + -o -exec printf 'X %s\\n' {} +\n"
     "else find \"$s\" -type d -o -type f ! -size +200 -exec printf 'R %s\\n' {} + -o -exec printf 'X %s\\n' {} +\n"
     "fi 2>/dev/null\nprintf 'E %s\\n' $?\ndone\n";
+_Static_assert(MG_MEMORY_CONTENT_MAX == 200 * 512, "find counts blocks of 512 bytes: -size +200 in LIST");
 static const char NO_MEMORY[] = "X"; /* in mg_memory_file.told: what is there can never be a memory */
 
 enum { ARGS_BEFORE = 5 };
@@ -37,11 +37,6 @@ struct listing {
 
 /* ---- the command and its lines ---- */
 
-static bool to_buf(void *ctx, int stream, const char *p, size_t n)
-{
-    return stream != 1 || mg_buf_append(ctx, p, n) == MG_OK;
-}
-
 static mg_rc run_list(const struct mg_memory *m, struct mg_sandbox *box, struct mg_cancel *cancel, struct mg_buf *out,
                       struct mg_err *err)
 {
@@ -53,7 +48,7 @@ static mg_rc run_list(const struct mg_memory *m, struct mg_sandbox *box, struct 
     const struct mg_exec_req req = {.argv = argv,
                                     .deadline_ns = mg_now_ns() + MG_MEMORY_LIST_MS * UINT64_C(1000000),
                                     .cancel = cancel,
-                                    .sink = to_buf,
+                                    .sink = mg_exec_to_buf,
                                     .sink_ctx = out};
     mg_rc rc = mg_sandbox_ops(box)->exec(box, &req, &st, err);
     if (rc < 0)
@@ -145,6 +140,12 @@ static const char *place_of(struct mg_arena *a, const struct mg_memory *m, int m
     return mg_arena_printf(a, MG_MEMORY_FOLDER "/%s%.*s", m->mounts[mount].slug, MG_SV_ARG(path)).ptr;
 }
 
+static mg_rc too_big(struct mg_err *err)
+{
+    return mg_err_set(err, MG_ETOOBIG, "it has more than the %d bytes that a memory may have; make it smaller",
+                      MG_MEMORY_CONTENT_MAX);
+}
+
 /* Its text and hash as they are now. MG_ENOTFOUND: it went; MG_ETOOBIG. */
 static mg_rc read_file(const struct mg_memory *m, struct mg_sandbox *box, int mount, struct mg_sv path,
                        struct mg_buf *out, char sha[MG_SHA256_HEX], struct mg_err *err)
@@ -156,21 +157,20 @@ static mg_rc read_file(const struct mg_memory *m, struct mg_sandbox *box, int mo
     if (rc < 0)
         return rc;
     if (out->len > MG_MEMORY_CONTENT_MAX)
-        return mg_err_set(err, MG_ETOOBIG, "it has more than the %d bytes that a memory may have; make it smaller",
-                          MG_MEMORY_CONTENT_MAX);
+        return too_big(err);
     mg_sha256_hex(mg_buf_view(out), sha);
     return MG_OK;
 }
 
-static const char *why_no_memory(const struct mg_memory *m, struct mg_sandbox *box, const struct entry *e)
+static void why_no_memory(const struct mg_memory *m, struct mg_sandbox *box, const struct entry *e, struct mg_err *why)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     struct mg_file_stat st = {0};
-    struct mg_err err;
-    if (mg_sandbox_ops(box)->stat(box, place_of(a, m, e->mount, e->path), &st, &err) == MG_OK && st.kind == 'f' &&
+    if (mg_sandbox_ops(box)->stat(box, place_of(a, m, e->mount, e->path), &st, why) == MG_OK && st.kind == 'f' &&
         st.size > MG_MEMORY_CONTENT_MAX)
-        return "it has more than the 102400 bytes that a memory may have; make it smaller";
-    return "it is a link or a special file; a memory is a regular file";
+        (void)too_big(why);
+    else
+        (void)mg_err_set(why, MG_EINVAL, "it is a link or a special file; a memory is a regular file");
 }
 
 /* ---- what differs ---- */
@@ -268,11 +268,13 @@ static void mark_listed(struct mg_memory *m, const struct entry *e)
 static bool look_at(struct mg_memory *m, struct mg_sandbox *box, struct entry *e, struct mg_memory_delta *d)
 {
     struct mg_memory_file f;
+    struct mg_err why = {0};
     if (!m->mounts[e->mount].mounted)
         return true;
     mark_listed(m, e);
     if (e->kind == 'X') {
-        refuse(m, d, e, NO_MEMORY, why_no_memory(m, box, e));
+        why_no_memory(m, box, e, &why);
+        refuse(m, d, e, NO_MEMORY, why.text);
         return true;
     }
     if (!hash_unhashed(m, box, e) || !differs(m, e, &f))

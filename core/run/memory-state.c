@@ -108,6 +108,28 @@ struct mg_memory_file *mg_memory_file_of(struct mg_memory_mount *mount, struct m
     return f;
 }
 
+void mg_memory_sha_set(char to[MG_SHA256_HEX], struct mg_sv sha)
+{
+    size_t n = sha.len < MG_SHA256_HEX ? sha.len : 0;
+    if (n)
+        memcpy(to, sha.ptr, n);
+    to[n] = '\0';
+}
+
+mg_rc mg_memory_pull_text(struct mg_memory_pull *p, struct mg_sv json, struct mg_sv sha, struct mg_err *err)
+{
+    mg_auto(arena) struct mg_arena *a = mg_arena_new();
+    struct mg_json *v;
+    mg_rc rc = mg_json_parse(a, json, &mg_json_raw_limits, &v, err);
+    if (rc < 0)
+        return rc;
+    struct mg_sv text = mg_json_str(a, v);
+    p->text = mg_xstrndup(text.ptr, text.len);
+    p->len = text.len;
+    mg_memory_sha_set(p->sha, sha);
+    return MG_OK;
+}
+
 void mg_memory_pulls_clear(struct mg_memory *m)
 {
     for (int i = 0; i < m->n_pulls; i++) {
@@ -169,7 +191,7 @@ void mg_memory_note(struct mg_memory_delta *d, const struct mg_memory_mount *mou
     (void)vsnprintf(why, sizeof(why), fmt, ap);
     va_end(ap);
     mg_auto(buf) struct mg_buf name = MG_BUF_INIT(MG_MEMORY_NOTES_MAX);
-    (void)mg_buf_printf(&name, MG_MEMORY_SHOWN "%s%s", mount ? "/" : "", mount ? mount->slug : "");
+    (void)mg_buf_printf(&name, MG_MOUNT_MEMORY "%s%s", mount ? "/" : "", mount ? mount->slug : "");
     (void)mg_buf_sv(&name, path);
     (void)mg_buf_str(&d->notes, "[memory] ");
     (void)mg_name_quote(&d->notes, mg_buf_view(&name), MG_NAME_COLON);

@@ -1,5 +1,7 @@
 #include "run/memory.h"
 
+#include <stdio.h>
+
 #include "base/hook.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -33,7 +35,7 @@ static void settle(struct mg_memory *m, struct mg_memory_delta *d)
         if (strcmp(f->base, f->seen) == 0)
             f->pulled = false;
         if (c->told)
-            memcpy(f->told, c->sha[0] ? c->sha : MG_MEMORY_TOLD_GONE "", c->sha[0] ? sizeof(c->sha) : 2);
+            (void)snprintf(f->told, sizeof(f->told), "%s", c->sha[0] ? c->sha : MG_MEMORY_TOLD_GONE);
         f->refused = c->refused;
         if (c->pull.path)
             mg_memory_pull_add(m, &c->pull);
@@ -156,23 +158,15 @@ static int mount_of(const struct mg_memory *m, struct mg_sv store)
 
 static mg_rc pull_of(struct mg_memory *m, const struct mg_memory_news *x, struct mg_err *err)
 {
-    mg_auto(arena) struct mg_arena *a = mg_arena_new();
     struct mg_memory_pull p = {.mount = mount_of(m, x->store_id)};
-    struct mg_json *v;
     if (p.mount < 0)
         return MG_OK;
     const struct mg_memory_file *f = mg_memory_file_of(&m->mounts[p.mount], x->path);
     if (f->pulled && mg_sv_eq(mg_sv_of(f->seen), x->head))
         return MG_OK; /* it is there, and noted with the next commit */
-    if (x->head.ptr) {
-        mg_rc rc = mg_json_parse(a, x->json, &mg_json_raw_limits, &v, err);
-        if (rc < 0)
-            return rc;
-        struct mg_sv text = mg_json_str(a, v);
-        p.text = mg_xstrndup(text.ptr, text.len);
-        p.len = text.len;
-        memcpy(p.sha, x->head.ptr, x->head.len < sizeof(p.sha) ? x->head.len : 0);
-    }
+    mg_rc rc = x->head.ptr ? mg_memory_pull_text(&p, x->json, x->head, err) : MG_OK;
+    if (rc < 0)
+        return rc;
     p.path = mg_xstrndup(x->path.ptr, x->path.len);
     mg_memory_pull_add(m, &p);
     return MG_OK;
@@ -307,8 +301,7 @@ static mg_rc sync_locked(struct mg_run *r, struct mg_memory *m, struct mg_pg *pg
             rc = mg_memory_put(m, box, &done, err);
         if (rc < 0 || n == 0 || done == 0)
             break; /* what stays cannot be put in, and was logged */
-        if (rc >= 0)
-            rc = look(r, m, pg, box, false, err);
+        rc = look(r, m, pg, box, false, err);
     }
     if (rc < 0)
         return rc;

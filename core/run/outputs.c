@@ -6,14 +6,14 @@
 #include "crypto/hash.h"
 #include "domain/check.h"
 #include "domain/file.h"
+#include "domain/resource.h"
 #include "object/object.h"
 #include "sandbox/manager.h"
 #include "store/file.h"
 #include "store/output.h"
 
 enum {
-    LIST_BYTES = (MG_OUTPUTS_MAX + 1) *
-                 4200, /* of the list that find writes: 1,024 characters of four bytes each, and the prefix */
+    LIST_BYTES = (MG_OUTPUTS_MAX + 1) * (4 * MG_OUTPUT_PATH_CHARS + sizeof(MG_OUTPUTS_PATH "/")), /* that find writes */
     LIST_MS = 60000,
     PREPARE_MS = 10000,
     PIECE = 1024 * 1024, /* bytes that are read at once */
@@ -70,12 +70,6 @@ static mg_rc in_time(const struct publication *p, struct mg_err *err)
 
 /* ---- the list ---- */
 
-static bool take_list(void *ctx, int stream, const char *s, size_t n)
-{
-    struct mg_buf *b = ctx;
-    return stream != 1 || mg_buf_append(b, s, n) >= 0;
-}
-
 static mg_rc run_find(struct publication *p, struct mg_buf *list, struct mg_err *err)
 {
     static const char *const argv[] = {"/bin/sh", "-c", "find " MG_OUTPUTS_PATH " ! -type d -print0 && printf 'end\\0'",
@@ -84,7 +78,7 @@ static mg_rc run_find(struct publication *p, struct mg_buf *list, struct mg_err 
     const struct mg_exec_req req = {.argv = argv,
                                     .deadline_ns = mg_now_ns() + LIST_MS * UINT64_C(1000000),
                                     .cancel = p->run->cancel,
-                                    .sink = take_list,
+                                    .sink = mg_exec_to_buf,
                                     .sink_ctx = list};
     mg_rc rc = p->ops->exec(p->box, &req, &st, err);
     if (rc < 0)
@@ -106,8 +100,11 @@ static mg_rc look_at(struct publication *p, struct mg_sv path, struct output *x,
     *x = (struct output){.path = path};
     if (!mg_utf8_valid(path, NULL) || mg_text_hides(path) || mg_utf8_count(path) > MG_OUTPUT_PATH_CHARS) {
         note(p, path,
-             "has a name that is not UTF-8, holds control characters or direction marks, or is longer than 1024 "
-             "characters");
+             mg_arena_printf(p->a,
+                             "has a name that is not UTF-8, holds control characters or direction marks, or is longer "
+                             "than %d characters",
+                             MG_OUTPUT_PATH_CHARS)
+                 .ptr);
         return MG_OK;
     }
     if (mg_file_name(p->a, path, MG_SV(""), &x->filename, err) < 0) {
@@ -126,7 +123,7 @@ static mg_rc look_at(struct publication *p, struct mg_sv path, struct output *x,
     x->size = st.size;
     *ret_ok = st.size <= MG_FILE_BYTES_MAX;
     if (!*ret_ok)
-        note(p, path, "has more than 524288000 bytes");
+        note(p, path, mg_arena_printf(p->a, "has more than %lld bytes", MG_FILE_BYTES_MAX).ptr);
     return MG_OK;
 }
 
@@ -145,7 +142,7 @@ static mg_rc take_files(struct publication *p, struct mg_sv list, struct mg_err 
         bool ok = false;
         struct mg_sv path = mg_arena_sv(p->a, mg_sv_split(&list, '\0'));
         if (path.len <= PREFIX)
-            return mg_err_set(err, MG_EINVAL, "/mnt/session/outputs is no folder");
+            return mg_err_set(err, MG_EINVAL, MG_MOUNT_OUTPUTS " is no folder");
         rc = in_time(p, err);
         if (rc >= 0)
             rc = look_at(p, mg_sv_from(path, PREFIX), &p->files[p->n], &ok, err);
@@ -168,7 +165,7 @@ static mg_rc list_files(struct publication *p, struct mg_err *err)
     if (rc < 0)
         return rc;
     if (st.kind != 'd')
-        return mg_err_set(err, MG_EINVAL, "/mnt/session/outputs is no folder");
+        return mg_err_set(err, MG_EINVAL, MG_MOUNT_OUTPUTS " is no folder");
     rc = run_find(p, &list, err);
     return rc < 0 ? rc : take_files(p, mg_buf_view(&list), err);
 }
@@ -354,9 +351,9 @@ static void set_fault(struct mg_run *r, const struct publication *p, mg_rc rc, c
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(2 * NOTES_BYTES);
     if (rc < 0)
-        (void)mg_buf_printf(&b, "the files in /mnt/session/outputs were not published: %s", err->text);
+        (void)mg_buf_printf(&b, "the files in " MG_MOUNT_OUTPUTS " were not published: %s", err->text);
     else if (p->n_notes)
-        (void)mg_buf_printf(&b, "%d of what is in /mnt/session/outputs was not published: %.*s", p->n_notes,
+        (void)mg_buf_printf(&b, "%d of what is in " MG_MOUNT_OUTPUTS " was not published: %.*s", p->n_notes,
                             MG_SV_ARG(mg_buf_view(&p->notes)));
     if (!b.len)
         return; /* an earlier answer of the turn may have left one that is not said yet */

@@ -3,15 +3,15 @@
 #include <inttypes.h>
 
 #include "base/mem.h"
-#include "json/write.h"
-#include "object/object.h"
 #include "domain/zip.h"
+#include "object/object.h"
 #include "run/engine-internal.h"
+#include "run/prompt.h"
 #include "sandbox/manager.h"
 #include "store/skill.h"
 
 enum {
-    TEXT_MAX = 4 * 1024 * 1024, /* bytes: 500 descriptions of 1,024 characters and their frames, escaped */
+    TEXT_MAX = 4 * 1024 * 1024, /* bytes: 500 descriptions of 1,024 characters and their frames */
     LIST_MAX = 256 * 1024,      /* bytes of the list of what is there */
 };
 
@@ -41,43 +41,22 @@ mg_rc mg_skills_system(struct mg_arena *a, struct mg_pg *pg, const struct mg_id 
     mg_rc rc = mg_skills_of(a, pg, mg_id_sv(session), &rows, &n, err);
     if (rc < 0)
         return rc;
-    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(TEXT_MAX + system->len);
-    if (system->len > 2)
-        (void)mg_buf_printf(&b, "%.*s\\n\\n", (int)(system->len - 1), system->ptr);
-    else
-        (void)mg_buf_char(&b, '"');
-    mg_json_escape(
-        &b,
-        MG_SV(
-            "You have skills: folders with instructions for particular tasks. Before you begin a task that one of them "
-            "is for, "
-            "read its SKILL.md; paths in it are relative to its folder, and folders are relative to the workspace.\n"));
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(TEXT_MAX);
+    (void)mg_buf_str(
+        &b, "You have skills: folders with instructions for particular tasks. Before you begin a task that one of them "
+            "is for, read its SKILL.md; paths in it are relative to its folder, and folders are relative to the "
+            "workspace.\n");
     for (int i = 0; i < n; i++)
         if (has_skill(a, skills, &rows[i]))
-            mg_json_escape(&b, mg_arena_printf(a, "- %.*s (skills/%.*s/SKILL.md): %.*s\n", MG_SV_ARG(rows[i].name),
-                                               MG_SV_ARG(rows[i].name), MG_SV_ARG(rows[i].description)));
-    (void)mg_buf_char(&b, '"');
+            (void)mg_buf_printf(&b, "- %.*s (skills/%.*s/SKILL.md): %.*s\n", MG_SV_ARG(rows[i].name),
+                                MG_SV_ARG(rows[i].name), MG_SV_ARG(rows[i].description));
     if (!mg_buf_ok(&b))
         return mg_err_set(err, MG_EINTERNAL, "the descriptions of the skills are too long");
-    *system = mg_arena_sv(a, mg_buf_view(&b));
+    mg_prompt_add(a, mg_buf_view(&b), system);
     return MG_OK;
 }
 
 /* ---- the files ---- */
-
-static mg_rc read_archive(struct mg_engine *e, struct mg_pg *pg, const struct mg_skill_version_row *x,
-                          struct mg_buf *out, struct mg_err *err)
-{
-    mg_rc rc = mg_buf_reserve(out, (size_t)x->size);
-    while (rc >= 0 && (int64_t)out->len < x->size) {
-        size_t n = 0;
-        rc = mg_object_read_at(e->opts.objects, pg, x->object_key, x->size, (int64_t)out->len, out->ptr + out->len,
-                               (size_t)x->size - out->len, &n, err);
-        if (rc >= 0)
-            mg_buf_added(out, n);
-    }
-    return rc;
-}
 
 static mg_rc put_in(struct mg_engine *e, struct mg_pg *pg, struct mg_sandbox *box, const struct mg_skill_version_row *x,
                     struct mg_err *err)
@@ -86,7 +65,7 @@ static mg_rc put_in(struct mg_engine *e, struct mg_pg *pg, struct mg_sandbox *bo
     mg_auto(buf) struct mg_buf archive = MG_BUF_INIT((size_t)x->size + 1);
     struct mg_skill_file *files;
     int n = 0;
-    mg_rc rc = read_archive(e, pg, x, &archive, err);
+    mg_rc rc = mg_object_load(e->opts.objects, pg, x->object_key, x->size, &archive, NULL, err);
     if (rc >= 0)
         rc = mg_zip_read(a, mg_buf_view(&archive), &files, &n, err);
     if (rc < 0)

@@ -18,6 +18,11 @@ struct mg_exec_status {
 /* Output goes here as it comes. stream: 1 stdout, 2 stderr. Returns false to stop being called; the command goes on,
  * drained. */
 typedef bool mg_exec_sink(void *ctx, int stream, const char *p, size_t n);
+/* A sink whose ctx is a struct mg_buf, which takes stdout; stderr is dropped. What does not fit fails the buffer. */
+static inline bool mg_exec_to_buf(void *ctx, int stream, const char *p, size_t n)
+{
+    return stream != 1 || mg_buf_append(ctx, p, n) >= 0;
+}
 
 struct mg_exec_req {
     const char *const *argv; /* NULL-terminated */

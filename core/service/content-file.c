@@ -15,12 +15,6 @@ struct reading {
     int64_t left; /* bytes that the files of this request may still have */
 };
 
-static mg_rc keep_piece(void *ctx, struct mg_sv data, struct mg_err *err)
-{
-    (void)err;
-    return mg_buf_sv(ctx, data);
-}
-
 static mg_rc check_sum(struct reading *r, int64_t size, struct mg_err *err)
 {
     r->left -= size;
@@ -48,7 +42,7 @@ static mg_rc read_one(struct reading *r, enum mg_content_place place, struct mg_
     if (rc < 0)
         return rc;
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT((size_t)row.size + 1);
-    rc = mg_object_read(r->objects, r->pg, row.object_key, row.size, keep_piece, &b, NULL, err);
+    rc = mg_object_load(r->objects, r->pg, row.object_key, row.size, &b, NULL, err);
     if (rc >= 0)
         rc = mg_content_file_check(kind, row.mime_type, mg_buf_view(&b), err);
     if (rc >= 0 && ret_text)

@@ -80,7 +80,7 @@ static struct mg_sv shown(struct mg_arena *a, const struct mg_memory_store_row *
     mg_jw_kstr_or_null(
         &w, "mount_path",
         self_hosted ? mg_sv_n(NULL, 0)
-                    : mg_arena_printf(a, "/mnt/memory/%.*s", MG_SV_ARG(mg_memory_slug(a, s->store.name, s->id))));
+                    : mg_arena_printf(a, MG_MOUNT_MEMORY "/%.*s", MG_SV_ARG(mg_memory_slug(a, s->store.name, s->id))));
     mg_jw_obj_end(&w);
     return mg_arena_sv(a, mg_buf_view(&b));
 }

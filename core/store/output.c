@@ -5,10 +5,9 @@
 static const struct mg_stmt SQL_DUE = {
     "outputs_due",
     "SELECT (SELECT count(*) FROM tool_calls c WHERE c.session_id = b.session_id AND c.kind = 'builtin'"
-    " AND c.state <> 'prepared'), coalesce((SELECT o.calls FROM session_outputs o WHERE o.session_id = b.session_id), "
-    "0),"
-    " s.workspace_id FROM sandboxes b JOIN sessions s ON s.id = b.session_id WHERE b.session_id = $1 AND b.lost_at IS "
-    "NULL",
+    " AND c.state <> 'prepared'),"
+    " coalesce((SELECT o.calls FROM session_outputs o WHERE o.session_id = b.session_id), 0), s.workspace_id"
+    " FROM sandboxes b JOIN sessions s ON s.id = b.session_id WHERE b.session_id = $1 AND b.lost_at IS NULL",
 };
 
 mg_rc mg_outputs_due(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, int64_t *ret_calls,

@@ -24,9 +24,8 @@ mg_rc mg_session_file_pin(struct mg_txn *t, struct mg_sv session, struct mg_sv f
 
 static const struct mg_stmt SQL_LIST = {
     "session_files_of",
-    "SELECT p.file_id, f.object_key, f.mime_type, f.size_bytes FROM session_files p LEFT JOIN files f ON f.id = "
-    "p.file_id"
-    " WHERE p.session_id = $1",
+    "SELECT p.file_id, f.object_key, f.mime_type, f.size_bytes FROM session_files p"
+    " LEFT JOIN files f ON f.id = p.file_id WHERE p.session_id = $1",
 };
 
 mg_rc mg_session_files_of(struct mg_arena *a, struct mg_pg *pg, struct mg_sv session, struct mg_session_file **ret,

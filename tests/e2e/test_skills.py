@@ -99,8 +99,8 @@ def hostile_archives():
     yield "has twins by sharp s", archive(GOOD, ("greeting/stra\u00dfe", b"x"), ("greeting/STRASSE", b"y")), "are one file"
     yield "has twins in folders", archive(GOOD, ("greeting/Dir/x", b"x"), ("greeting/dir/x", b"y")), "are one file"
     yield "is a bomb of 1 GiB by its sizes", patched(patched(small, LOCAL, 22, struct.pack("<I", 1 << 30)), CENTRAL, 24, struct.pack("<I", 1 << 30)), "files: "
-    yield "is a bomb of zeros", archive(GOOD, ("greeting/z", b"\0" * 40_000_000)), "larger than 30,000,000 bytes"
-    yield "is a bomb of many zeros", archive(GOOD, *[(f"greeting/{i}", b"\0" * 9_000_000) for i in range(4)]), "larger than 30,000,000 bytes"
+    yield "is a bomb of zeros", archive(GOOD, ("greeting/z", b"\0" * 40_000_000)), "larger than 30000000 bytes"
+    yield "is a bomb of many zeros", archive(GOOD, *[(f"greeting/{i}", b"\0" * 9_000_000) for i in range(4)]), "larger than 30000000 bytes"
     yield "says fewer bytes than it has", patched(patched(archive(GOOD, ("greeting/z", b"\0" * 100000)), LOCAL, 22, struct.pack("<I", 10), 1), CENTRAL, 24, struct.pack("<I", 10), 1), "files: "
     yield "says more bytes than it has", patched(patched(archive(GOOD, ("greeting/z", b"x" * 100)), LOCAL, 22, struct.pack("<I", 5000), 1), CENTRAL, 24, struct.pack("<I", 5000), 1), "files: "
     yield "has a wrong checksum", patched(patched(archive(GOOD, ("greeting/z", b"x" * 100)), LOCAL, 14, b"\1\2\3\4", 1), CENTRAL, 16, b"\1\2\3\4", 1), "files: "
@@ -119,7 +119,7 @@ def hostile_archives():
     yield "has bytes behind its end", small + b"x" * 100, "is damaged"
     yield "has 1,001 files", archive(GOOD, *[(f"greeting/{i}", b"") for i in range(1000)]), "at most 1000 files"
     yield "has 3,000 empty folders", archive(GOOD, *[(f"greeting/{i}/", b"") for i in range(3000)]), "at most 1000 files"
-    yield "is larger than 30,000,000 bytes", archive(GOOD, ("greeting/r", os.urandom(30_100_000)), method=zipfile.ZIP_STORED), "30,000,000|30000000"
+    yield "is larger than 30,000,000 bytes", archive(GOOD, ("greeting/r", os.urandom(30_100_000)), method=zipfile.ZIP_STORED), "30000000"
     for what, md, words in [
         ("empty", b"", "must begin with front matter"), ("without front matter", b"# Hello", "must begin with front matter"), ("with an open front matter", b"---\nname: greeting\n", "has no end"),
         ("without a name", b"---\ndescription: x\n---\n", "name: is missing"), ("without a description", b"---\nname: greeting\n---\n", "description: is missing"),
