@@ -1,6 +1,8 @@
-"""`mango-rbox errand` as a service starts it: a command's folder becomes that of the next one, with nothing of the one before."""
+"""`mango-rbox` as a service starts it. `errand`: a command's folder becomes that of the next one, with nothing of the one before. Both of its ways: what comes again after a lost
+answer, and content on its way out that is a second name of an old file."""
 import base64
 import fcntl
+import json
 import os
 import secrets
 import shutil
@@ -12,8 +14,9 @@ import unittest
 from harness import BUILD, main
 
 PROGRAM = os.path.join(BUILD, "plugins", "loadable", "mango-rbox")
-RUN, WAIT = 2, 3  # common/errand/errand.h
+HELLO, RUN, WAIT, READ = 1, 2, 3, 5  # common/errand/errand.h
 WAIT_MS = 60000
+LARGE = 2 * 1024 * 1024  # bytes: more than either way tells inline
 
 
 def number(v):
@@ -24,19 +27,32 @@ def text(s):
     return number(len(s)) + s.encode()
 
 
-class Errand(unittest.TestCase):
+class InRoot(unittest.TestCase):
     def setUp(self):
         self.root = tempfile.mkdtemp(prefix="errand.", dir="/tmp")
         self.addCleanup(shutil.rmtree, self.root)
+
+    def old_file(self):
+        """A large one that was last written before anything is kept."""
+        path = os.path.join(self.root, "old")
+        with open(path, "wb") as f:
+            f.truncate(LARGE)
+        os.utime(path, (1, 1))
+        return os.stat(path).st_ino
+
+
+class Errand(InRoot):
+    def setUp(self):
+        super().setUp()
         os.mkdir(os.path.join(self.root, ".mango"), 0o700)
 
     def path(self, *names):
         return os.path.join(self.root, ".mango", *names)
 
-    def errand(self, op, forget, body):
+    def errand(self, op, forget, body, program=PROGRAM):
         """(stdout of the command, its stderr, the last line)"""
         request = number(op) + text(self.root) + number(len(forget)) + b"".join(text("run-" + i) for i in forget) + body
-        argv = [PROGRAM, "errand", base64.b64encode(request).decode()]
+        argv = [program, "errand", base64.b64encode(request).decode()]
         done = subprocess.run(argv, check=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120)
         said, last = {"o": b"", "e": b""}, ""
         for line in done.stdout.splitlines():
@@ -108,6 +124,52 @@ class Errand(unittest.TestCase):
             pass
         out, _, last = self.wait(name)
         self.assertEqual((out, last[:5]), ("begun\nover\n", ". x 0"))
+
+    def test_content_on_its_way_out_outlives_the_sweep_of_a_server_that_comes_back(self):
+        inode = self.old_file()
+        *_, last = self.errand(READ, (), text("old") + number(0) + number(LARGE))
+        staged = last.split(" ")[1]
+        self.assertTrue(staged.startswith("out-"), last)
+        name = "errand-" + "0" * 16
+        shutil.copy(PROGRAM, self.path(name))
+        self.assertEqual(self.errand(HELLO, (), text(name), self.path(name))[2], "k")
+        self.assertEqual(os.stat(self.path(staged)).st_ino, inode)
+
+
+class Box(InRoot):
+    """The frames of the other way: kind, length, bytes."""
+
+    def box(self, *words):
+        out = subprocess.run([PROGRAM, words[0], self.root, *words[1:]], check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=120).stdout
+        while out:
+            kind, n = struct.unpack(">cI", out[:5])
+            frame, out = out[5 : 5 + n], out[5 + n :]
+        self.assertEqual(kind, b"r")
+        return json.loads(frame)
+
+    def path(self, *names):
+        return os.path.join(self.root, ".mango-run", *names)
+
+    def test_a_put_that_comes_again_after_a_lost_answer_is_done_also_when_it_made_the_file_read_only(self):
+        self.box("hello")
+        with open(self.path("id.in"), "w", encoding="ascii") as f:
+            f.write("new")
+        for _ in range(2):
+            self.assertEqual(self.box("put", "id", str(0o444), "f"), {"how": "done"})
+        self.assertEqual(os.stat(os.path.join(self.root, "f")).st_mode & 0o7777, 0o444)
+        with open(self.path("other.in"), "w", encoding="ascii") as f:
+            f.write("newer")
+        refused = self.box("put", "other", "0", "f")
+        self.assertEqual((refused["how"], refused["text"]), ("failed", "is read-only; change its mode first"))
+        with open(os.path.join(self.root, "f"), encoding="ascii") as f:
+            self.assertEqual(f.read(), "new")
+        self.assertEqual(os.listdir(self.path()), ["id.put"])
+
+    def test_content_on_its_way_out_outlives_the_sweep_of_a_command(self):
+        inode = self.old_file()
+        self.assertTrue(self.box("read", "id", "0", str(LARGE), "old")["staged"])
+        self.assertEqual(self.box("run", "command", "0", "0", "0", "0", "", "0", "/bin/true")["how"], "exited")
+        self.assertEqual(os.stat(self.path("id.out")).st_ino, inode)
 
 
 if __name__ == "__main__":

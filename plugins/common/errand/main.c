@@ -121,7 +121,8 @@ static void forget(const struct place *p, const char *name)
         (void)unlinkat(p->dir, name, 0);
 }
 
-/* What a server that died has left. A run counts from its result: one that goes on is never old. */
+/* What a server that died has left. A run counts from its result: one that goes on is never old. Content counts from when it
+ * got its name here: on its way out it may be a second name of an old file. */
 static void sweep(const struct place *p)
 {
     int fd = openat(p->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -132,7 +133,7 @@ static void sweep(const struct place *p)
         struct stat st;
         bool run = strncmp(e->d_name, "run-", 4) == 0;
         snprintf(path, sizeof(path), run ? "%s/result" : "%s", e->d_name);
-        if (fstatat(p->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_mtime < old)
+        if (fstatat(p->dir, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ctime < old)
             forget(p, e->d_name);
     }
     if (d)

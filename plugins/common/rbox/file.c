@@ -85,35 +85,27 @@ int read_main(const char *id, uint64_t offset, uint64_t max, const char *path)
 
 /* ---- put ---- */
 
-/* A repetition finds no content any more, but the note that it was put. */
-static int once(const char *id, int e)
-{
-    struct stat st;
-    char note[RBOX_ID_MAX + 5];
-    snprintf(note, sizeof(note), "%s.put", id);
-    if (e == ENOENT && fstatat(run_dir, note, &st, AT_SYMLINK_NOFOLLOW) == 0)
-        return 0;
-    int fd = e ? -1 : openat(run_dir, note, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd >= 0)
-        close(fd);
-    return e;
-}
-
 int put_main(const char *id, uint32_t mode, const char *path)
 {
-    char in[RBOX_ID_MAX + 4], name[256];
-    struct stat st;
-    bool there;
+    char in[RBOX_ID_MAX + 4], note[RBOX_ID_MAX + 5], name[256];
     const char *text = "";
     began();
     snprintf(in, sizeof(in), "%s.in", id);
+    snprintf(note, sizeof(note), "%s.put", id);
+    /* An answer may be lost, and the request come again: then there is no content any more, but the note that it was put. */
+    if (faccessat(run_dir, note, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+        return say_result("{\"how\":\"" RBOX_DONE "\"}");
     int dir = confine_parent(&ws, sv_z(path), name);
-    int e = dir < 0 ? -dir : file_target(dir, name, &st, &there, &text);
-    int fd = e ? -1 : openat(run_dir, in, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = dir < 0 ? -1 : openat(run_dir, in, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    int e = dir < 0 ? -dir : fd < 0 ? errno : 0;
     if (e == 0)
-        e = fd < 0 ? errno : file_replace(run_dir, in, fd, dir, name, mode ? mode & 07777 : 0644, &text);
-    e = once(id, e);
-    if (e)
+        e = file_replace(run_dir, in, fd, dir, name, mode ? mode & 07777 : 0644, &text);
+    if (e) {
         (void)unlinkat(run_dir, in, 0);
-    return e ? say_errno(e, text) : say_result("{\"how\":\"" RBOX_DONE "\"}");
+        return say_errno(e, text);
+    }
+    fd = openat(run_dir, note, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        close(fd);
+    return say_result("{\"how\":\"" RBOX_DONE "\"}");
 }

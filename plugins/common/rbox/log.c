@@ -270,6 +270,7 @@ static void thin_out(const char *name, time_t now)
         remove_folder(name);
 }
 
+/* Files count from when they got their name here: content on its way out may be a second name of an old file. */
 void sweep(void)
 {
     time_t now = time(NULL);
@@ -281,7 +282,7 @@ void sweep(void)
             continue;
         if (S_ISDIR(st.st_mode) && id_ok(e->d_name))
             thin_out(e->d_name, now);
-        else if (S_ISREG(st.st_mode) && strncmp(e->d_name, "box-", 4) != 0 && now - st.st_mtime > RBOX_KEEP_S)
+        else if (S_ISREG(st.st_mode) && strncmp(e->d_name, "box-", 4) != 0 && now - st.st_ctime > RBOX_KEEP_S)
             (void)unlinkat(run_dir, e->d_name, 0);
     }
     if (d)
