@@ -109,9 +109,9 @@ plugins_common_libenvd_la_SOURCES = \
 
 plugins_common_libenvd_la_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 
-# What the programs inside of sandboxes have in common: static, small, and never instrumented.
+# What the programs inside of sandboxes and those that start commands have in common: static, small, and never instrumented.
 noinst_LIBRARIES += plugins/common/libinside.a
-# files: plugins/common/inside/*.c plugins/common/inside/*.h plugins/common/runner/reaper.c plugins/common/runner/tree.c plugins/common/runner/runner.h plugins/common/runner/wire.h plugins/common/confine.c plugins/common/files.c plugins/common/parcel.c plugins/common/sv.c plugins/common/text.c
+# files: plugins/common/inside/*.c plugins/common/inside/*.h plugins/common/runner/*.c plugins/common/runner/*.h plugins/common/confine.c plugins/common/files.c plugins/common/parcel.c plugins/common/sv.c plugins/common/text.c
 plugins_common_libinside_a_SOURCES = \
 	plugins/common/confine.c \
 	plugins/common/files.c \
@@ -119,6 +119,9 @@ plugins_common_libinside_a_SOURCES = \
 	plugins/common/inside/inside.h \
 	plugins/common/parcel.c \
 	plugins/common/runner/reaper.c \
+	plugins/common/runner/relay.c \
+	plugins/common/runner/relay.h \
+	plugins/common/runner/runner.c \
 	plugins/common/runner/runner.h \
 	plugins/common/runner/tree.c \
 	plugins/common/runner/wire.h \

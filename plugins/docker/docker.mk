@@ -49,11 +49,8 @@ plugins_docker_docker_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # Runs inside of containers of any image: static, small, and never instrumented. What starts the
 # commands is what starts them for the backend `local`.
-# files: plugins/docker/box/*.c plugins/docker/box/*.h plugins/common/runner/relay.* plugins/common/runner/runner.c plugins/common/tar.c plugins/common/tar.h
+# files: plugins/docker/box/*.c plugins/docker/box/*.h plugins/common/tar.c plugins/common/tar.h
 plugins_docker_mango_box_SOURCES = \
-	plugins/common/runner/relay.c \
-	plugins/common/runner/relay.h \
-	plugins/common/runner/runner.c \
 	plugins/common/tar.c \
 	plugins/common/tar.h \
 	plugins/docker/box/box.h \

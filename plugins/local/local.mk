@@ -12,18 +12,11 @@ plugins_local_local_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # One for each sandbox, and it forks once for each command: small, and never instrumented. Static, since it is the worker's too,
 # which travels to machines with another libc.
-# files: plugins/local/runner/*.c plugins/common/runner/*.c plugins/common/runner/*.h
+# files: plugins/local/runner/*.c
 plugins_local_mango_local_runner_SOURCES = \
-	plugins/common/runner/reaper.c \
-	plugins/common/runner/relay.c \
-	plugins/common/runner/relay.h \
-	plugins/common/runner/runner.c \
-	plugins/common/runner/runner.h \
-	plugins/common/runner/tree.c \
-	plugins/common/runner/wire.h \
 	plugins/local/runner/main.c
 
 plugins_local_mango_local_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_local_mango_local_runner_CFLAGS = $(BOX_COMPILE)
 plugins_local_mango_local_runner_LDFLAGS = $(BOX_LINK)
-plugins_local_mango_local_runner_LDADD =
+plugins_local_mango_local_runner_LDADD = plugins/common/libinside.a

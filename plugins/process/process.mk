@@ -16,11 +16,8 @@ plugins_process_process_la_LIBADD = $(HOSTBOX_LIBS)
 plugins_process_process_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # One for each box: small, and never instrumented.
-# files: plugins/process/box/*.c plugins/process/state.c plugins/process/state.h plugins/common/runner/runner.h plugins/common/runner/wire.h plugins/common/runner/tree.c
+# files: plugins/process/box/*.c plugins/process/state.c plugins/process/state.h
 plugins_process_mango_process_box_SOURCES = \
-	plugins/common/runner/runner.h \
-	plugins/common/runner/tree.c \
-	plugins/common/runner/wire.h \
 	plugins/process/box/main.c \
 	plugins/process/state.c \
 	plugins/process/state.h
@@ -28,4 +25,4 @@ plugins_process_mango_process_box_SOURCES = \
 plugins_process_mango_process_box_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_process_mango_process_box_CFLAGS = $(BOX_COMPILE)
 plugins_process_mango_process_box_LDFLAGS = $(BOX_LINK)
-plugins_process_mango_process_box_LDADD =
+plugins_process_mango_process_box_LDADD = plugins/common/libinside.a

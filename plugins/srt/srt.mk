@@ -18,15 +18,8 @@ plugins_srt_srt_la_LIBADD = $(HOSTBOX_LIBS)
 plugins_srt_srt_la_LDFLAGS = $(PLUGIN_LDFLAGS)
 
 # Process 1 of a sandbox, whatever its root is: static, small, and never instrumented.
-# files: plugins/srt/runner/*.c plugins/srt/runner/*.h plugins/common/runner/*.c plugins/common/runner/*.h
+# files: plugins/srt/runner/*.c plugins/srt/runner/*.h
 plugins_srt_mango_srt_runner_SOURCES = \
-	plugins/common/runner/reaper.c \
-	plugins/common/runner/relay.c \
-	plugins/common/runner/relay.h \
-	plugins/common/runner/runner.c \
-	plugins/common/runner/runner.h \
-	plugins/common/runner/tree.c \
-	plugins/common/runner/wire.h \
 	plugins/srt/runner/filter.c \
 	plugins/srt/runner/filter.h \
 	plugins/srt/runner/main.c \
@@ -36,4 +29,4 @@ plugins_srt_mango_srt_runner_SOURCES = \
 plugins_srt_mango_srt_runner_CPPFLAGS = $(PLUGIN_CPPFLAGS)
 plugins_srt_mango_srt_runner_CFLAGS = $(BOX_COMPILE)
 plugins_srt_mango_srt_runner_LDFLAGS = $(BOX_LINK)
-plugins_srt_mango_srt_runner_LDADD =
+plugins_srt_mango_srt_runner_LDADD = plugins/common/libinside.a
