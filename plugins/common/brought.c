@@ -61,14 +61,18 @@ mango_status brought_load(const struct mango_host *h, const struct mango_call *c
     if (!path)
         path = brought_path(f->name, R_OK);
     int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    const char *shown_path = path ? path : f->name;
     *ret = (struct brought){.bytes = h->buf_new(h, f->max)};
     ssize_t n = -1;
-    mango_status s = fd < 0 || !ret->bytes ? MANGO_EINVALID : MANGO_OK;
-    while (s == MANGO_OK && (n = read(fd, piece, sizeof(piece))) > 0)
+    mango_status s = MANGO_OK;
+    while (fd >= 0 && ret->bytes && s == MANGO_OK && (n = read(fd, piece, sizeof(piece))) > 0)
         s = h->buf_append(h, ret->bytes, piece, (uint64_t)n);
-    if (s < 0 || n < 0)
-        s = fail(h, call, MANGO_EINVALID, "%s%.300s cannot be read: %s; %s", f->title, path ? path : f->name,
-                 strerror(errno), f->remedy);
+    if (s < 0)
+        s = fail(h, call, MANGO_EINVALID, "%s%.300s has more than %llu bytes; %s", f->title, shown_path,
+                 (unsigned long long)f->max, f->remedy);
+    else if (n < 0)
+        s = fail(h, call, MANGO_EINVALID, "%s%.300s cannot be read: %s; %s", f->title, shown_path, strerror(errno),
+                 f->remedy);
     if (fd >= 0)
         close(fd);
     free(path);

@@ -19,8 +19,7 @@ struct brought {
 /* The file's path beside the plugin's own where access(2) allows mode, else where it is installed; malloc, NULL: out of
  * memory. */
 char *brought_path(const char *name, int mode);
-/* Reads path (malloc, taken), or when it is NULL brought_path. *ret is empty after a
- * failure. */
+/* Reads path (malloc, taken), or when it is NULL brought_path. *ret is empty after a failure. */
 mango_status brought_load(const struct mango_host *h, const struct mango_call *call, const struct brought_file *f,
                           char *path, struct brought *ret);
 

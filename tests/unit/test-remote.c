@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/brought.h"
 #include "common/remote/remote.h"
 #include "common/remote/when.h"
 
@@ -311,6 +312,22 @@ static void times_and_urls_are_read(void **state)
     free(url);
 }
 
+/* ---- what is put into sandboxes ---- */
+
+static void a_program_that_cannot_be_brought_along_is_named_with_the_reason(void **state)
+{
+    (void)state;
+    const struct brought_file f = {.name = "program", .title = "the ", .remedy = "set X_RBOX", .max = 100000};
+    struct brought b;
+    assert_int_equal(brought_load(&host, &call, &f, strdup("/dev/zero"), &b), MANGO_EINVALID);
+    assert_string_equal(fake.text, "the /dev/zero has more than 100000 bytes; set X_RBOX");
+    assert_null(b.bytes);
+    assert_int_equal(brought_load(&host, &call, &f, strdup("/no/such"), &b), MANGO_EINVALID);
+    assert_string_equal(fake.text, "the /no/such cannot be read: No such file or directory; set X_RBOX");
+    assert_int_equal(brought_load(&host, &call, &f, strdup("/dev/null"), &b), MANGO_OK);
+    f_free(&host, b.bytes);
+}
+
 int main(void)
 {
     int pipe_fds[2];
@@ -330,6 +347,7 @@ int main(void)
         cmocka_unit_test(ids_of_a_service_are_looked_at),
         cmocka_unit_test(a_services_clock_is_known_by_its_date),
         cmocka_unit_test(times_and_urls_are_read),
+        cmocka_unit_test(a_program_that_cannot_be_brought_along_is_named_with_the_reason),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
