@@ -217,6 +217,22 @@ static mango_status choose(struct daytona *d, const struct mango_call *call, con
     }
 }
 
+static mango_status end_one(struct daytona *d, const struct mango_call *call, const char *id_or_name,
+                            struct mango_sv label)
+{
+    struct seen seen = {0};
+    mango_status s = sandbox_get(d, call, id_or_name, &seen);
+    if (s == MANGO_EGONE || (s == MANGO_OK && state_is(&seen, "destroyed")))
+        return MANGO_OK;
+    if (s == MANGO_OK && (!seen.ours || !sv_is(label, seen.label)))
+        return fail(d->remote.host, call, MANGO_EDENIED, "the sandbox belongs to another session");
+    if (s == MANGO_OK)
+        s = sandbox_delete(d, call, seen.id);
+    if (s == MANGO_OK)
+        errands_drop(&d->errands, sv_z(seen.id));
+    return s;
+}
+
 mango_status daytona_create(void *ctx, const struct mango_call *call, const struct mango_sandbox_spec *spec,
                             struct mango_sandbox_ref *ret)
 {
@@ -235,26 +251,14 @@ mango_status daytona_create(void *ctx, const struct mango_call *call, const stru
         s = bind(d, call, seen.id, spec, ret);
     if (s == MANGO_OK && found)
         ret->flags |= MANGO_REF_FOUND;
+    if (!found && seen.id[0] && remote_final(s)) { /* what was just made cannot be used */
+        struct mango_call own = remote_undo(d->remote.host, DESTROY_MS);
+        (void)end_one(d, &own, seen.id, spec->label);
+    }
     return s == MANGO_EGONE ? fail(d->remote.host, call, MANGO_ERETRY, "the sandbox ended while it was made") : s;
 }
 
 /* ---- destroy ---- */
-
-static mango_status end_one(struct daytona *d, const struct mango_call *call, const char *id_or_name,
-                            struct mango_sv label)
-{
-    struct seen seen = {0};
-    mango_status s = sandbox_get(d, call, id_or_name, &seen);
-    if (s == MANGO_EGONE || (s == MANGO_OK && state_is(&seen, "destroyed")))
-        return MANGO_OK;
-    if (s == MANGO_OK && (!seen.ours || !sv_is(label, seen.label)))
-        return fail(d->remote.host, call, MANGO_EDENIED, "the sandbox belongs to another session");
-    if (s == MANGO_OK)
-        s = sandbox_delete(d, call, seen.id);
-    if (s == MANGO_OK)
-        errands_drop(&d->errands, sv_z(seen.id));
-    return s;
-}
 
 mango_status daytona_destroy(void *ctx, const struct mango_call *call, struct mango_sv id, struct mango_sv label)
 {

@@ -260,10 +260,10 @@ static mango_status choose(struct osb *o, const struct mango_call *call, const s
             return seen;
         *ret_found = false;
         s = make(o, call, spec, mine);
-        if (s == MANGO_OK)
+        if (s == MANGO_OK) {
             s = settle(o, call, spec, mine, ret);
-        if (s == MANGO_OK)
-            return s;
+            *ret_found = strcmp(ret->id, mine) != 0;
+        }
         if (s != MANGO_ERETRY)
             return s; /* what was made and not seen again is found by its label */
         mango_status w = remote_wait(o->remote.host, call, remote_back_off_ms(round));
@@ -316,6 +316,10 @@ mango_status osb_create(void *ctx, const struct mango_call *call, const struct m
     }
     if (s == MANGO_OK && found)
         ret->flags |= MANGO_REF_FOUND;
+    if (!found && seen.id[0] && remote_final(s)) { /* what was just made cannot be used */
+        struct mango_call own = remote_undo(o->remote.host, DESTROY_MS);
+        (void)sandbox_delete(o, &own, seen.id);
+    }
     return s == MANGO_EGONE ? fail(o->remote.host, call, MANGO_ERETRY, "the sandbox ended while it was made") : s;
 }
 

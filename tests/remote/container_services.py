@@ -1,9 +1,11 @@
 """Tests of the backends `opensandbox` and `daytona`, whose sandboxes are containers here: whole turns across a kill -9 of the server, and a service that fails at
 every request in turn.
 
-MANGO_TEST_REMOTE_FAULTS=all tries every fault at every request (about ten minutes for a service); without it every second request meets one of them."""
+MANGO_TEST_REMOTE_FAULTS=all tries every fault at every request (about ten minutes for a service); without it every second request meets one of them, and the answer of each
+command is lost once."""
 import functools
 import os
+import re
 import subprocess
 
 import dtn
@@ -11,7 +13,7 @@ import osb
 from fault_proxy import FAULTS, FaultProxy
 from harness import Mangod, wait_for
 from rig import conformance, enter_engine, give_up, has_bridge, prepared, sdk, under_engine
-from sandbox import OK, Driver, label
+from sandbox import EINTERNAL, OK, Driver, label
 
 ALL = os.environ.get("MANGO_TEST_REMOTE_FAULTS") == "all"
 SERVICES = {"daytona": dtn.Daytona, "opensandbox": osb.OpenSandbox}
@@ -87,7 +89,7 @@ class OfService:
             m.kill()
             m.process.end()
             m.start()
-            workspace = self.service.env.get("OPEN_SANDBOX_WORKSPACE", "/workspace" if self.name == "opensandbox" else "/home/daytona")
+            workspace = self.service.workspace[1]
             self.assertIn("of this session", self.say(m, session, f"cat {workspace}/kept.txt"))
             self.assertEqual(len(self.service.left()), 1, "the same sandbox")
             if hasattr(self.service, "duplicate"):  # names of Daytona are taken once
@@ -99,23 +101,32 @@ class OfService:
             self.left_empty()
             self.assertNotIn(self.service.key, first + m.process.log())
 
+    def test_a_sandbox_that_was_made_and_cannot_be_used_does_not_stay(self):
+        variable, _ = self.service.workspace
+        with Driver(self.name, {**self.service.env, variable: "/dev/shm"}) as d:  # where the runtime lets nothing be executed
+            answer = d.call("create", label(), d.owner, "open", 0, 0, 0, 0)
+            self.assertEqual(answer["status"], EINTERNAL, answer)
+            self.assertIn("cannot run in the sandbox (exit code 126)", answer["error"])
+            self.left_empty()
+
     # ---- faults ----
 
     def scenario(self, proxy, faults):
-        """Everything once. The answers, in order, and how often the command ran."""
-        box, answers, counted = label(), [], None
+        """Everything once. The answers, in order."""
+        box, answers = label(), []
         env = {**self.service.env, **self.service.through(proxy)}
         proxy.reset(faults)
         with Driver(self.name, env) as d:
             answers.append(d.call("create", box, d.owner, "open", 0, 0, 0, 0))
             if answers[-1]["status"] == OK:
-                answers.append(d.call("exec", box, 30000, 0, "echo x >>count; echo done; exit 3", ""))
+                answers.append(d.call("exec", box, 30000, 0, "echo x >>count; echo done $(ls -d .mango/errand-* | wc -l); exit 3", ""))
                 answers.append(d.call("write", box, "sub/file", "content"))
                 answers.append(d.call("read", box, "sub/file", 0, 100))
                 answers.append(d.call("attach", box, d.owner))
+                answers.append(d.call("read", box, "count", 0, 100))
             proxy.faults = {n: f for n, f in proxy.faults.items() if n >= len(proxy.log)}
             answers.append(d.call("destroy", box))
-            self.with_destroy = len(proxy.log)
+            self.requests = list(proxy.log)
             proxy.reset()
             if answers[-1]["status"] != OK:
                 d.ok("destroy", box)
@@ -128,11 +139,13 @@ class OfService:
             text = str(a)
             self.assertNotIn(self.service.key, text)
             self.assertTrue(a["status"] == OK or a.get("error"), f"{what}: {text}")
-        if len(answers) < 5:
+        if len(answers) < 6:
             return
-        exec_, write, read = answers[1:4]
+        exec_, write, read, _, count = answers[1:6]
         if exec_["status"] == OK and not exec_.get("unknown"):
-            self.assertEqual((exec_["code"], exec_["out"]), (3, "done\n"), what)
+            self.assertEqual((exec_["code"], exec_["out"]), (3, "done 1\n"), f"{what}: and one program is there")
+        if count["status"] == OK:
+            self.assertEqual(count["content"], "x\n", what)
         if write["status"] == OK and read["status"] == OK:
             self.assertEqual(read["content"], "content", what)
 
@@ -141,9 +154,11 @@ class OfService:
         self.addCleanup(proxy.end)
         clean = self.scenario(proxy, {})
         self.assertEqual([a["status"] for a in clean], [OK] * len(clean), clean)
-        n, right = self.with_destroy, 0
-        runs = [(i, f) for i in range(n) for f in FAULTS] if ALL else [(i, FAULTS[i % len(FAULTS)]) for i in range(0, n, 2)]
-        for i, fault in runs:
+        n, right = len(self.requests), 0
+        commands = [i for i, r in enumerate(self.requests) if re.search(r"/(execute|command)$", r["path"])]
+        self.assertGreater(len(commands), 3)
+        runs = {(i, f) for i in range(n) for f in FAULTS} if ALL else {(i, FAULTS[i % len(FAULTS)]) for i in range(0, n, 2)} | {(i, "lost") for i in commands}
+        for i, fault in sorted(runs):
             with self.subTest(request=i, fault=fault):
                 answers = self.scenario(proxy, {i: fault})
                 self.check(answers, f"{fault} at request {i}")

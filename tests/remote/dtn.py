@@ -10,6 +10,7 @@ KEY = "dtn_test_key_5c1e9a"
 
 class Daytona(Service):
     key, mark, ends_within_s = KEY, "daytona.sandbox", 30
+    workspace = ("DAYTONA_WORKSPACE", "/home/daytona")  # the variable and its default
 
     @staticmethod
     def prepare():

@@ -55,6 +55,7 @@ def make_images(program):
 
 class OpenSandbox(Service):
     key, mark, needs_bridge = KEY, "opensandbox.io/id", True
+    workspace = ("OPEN_SANDBOX_WORKSPACE", "/workspace")  # the variable and its default
 
     @staticmethod
     def prepare():

@@ -258,9 +258,9 @@ static mango_status find_lost(struct envd *e, const struct mango_call *call, str
                 e->flavor->service);
 }
 
-static void give_up(struct envd *e, const struct mango_call *call, struct box *b)
+static void give_up(struct envd *e, struct box *b)
 {
-    struct mango_call own = remote_anyway(e->host, call, REMOTE_CALL_MS);
+    struct mango_call own = remote_undo(e->host, REMOTE_CALL_MS);
     (void)control_delete(e, &own, b->live.id);
     live_unref(&b->live);
 }
@@ -272,7 +272,7 @@ static mango_status settle(struct envd *e, const struct mango_call *call, const 
     struct search f = {.n = 0};
     mango_status s = find(e, call, spec->label, &f);
     if (s < 0 || (f.n > 0 && strcmp(f.oldest.id, b->live.id) != 0)) {
-        give_up(e, call, b);
+        give_up(e, b);
         return s < 0 ? s : bind_found(e, call, spec, &f.oldest, ret);
     }
     s = give_ref(e, b, e->idle_s, false, ret);
@@ -302,7 +302,7 @@ static mango_status make(struct envd *e, const struct mango_call *call, const st
         s = envd_provision(b, call);
     if (s == MANGO_OK)
         return settle(e, call, spec, b, ret);
-    give_up(e, call, b);
+    give_up(e, b);
     return s;
 }
 

@@ -24,8 +24,20 @@ struct mango_call remote_within(const struct mango_host *h, const struct mango_c
 
 struct mango_call remote_anyway(const struct mango_host *h, const struct mango_call *call, uint64_t ms)
 {
-    return (struct mango_call){
-        .struct_size = sizeof(struct mango_call), .deadline_ns = now_ns(h) + ms * UINT64_C(1000000), .err = call->err};
+    struct mango_call own = remote_undo(h, ms);
+    own.err = call->err;
+    return own;
+}
+
+struct mango_call remote_undo(const struct mango_host *h, uint64_t ms)
+{
+    return (struct mango_call){.struct_size = sizeof(struct mango_call),
+                               .deadline_ns = now_ns(h) + ms * UINT64_C(1000000)};
+}
+
+bool remote_final(mango_status s)
+{
+    return s < 0 && s != MANGO_ERETRY && s != MANGO_EGONE && s != MANGO_ETIMEOUT && s != MANGO_ECANCELED;
 }
 
 mango_status remote_wait(const struct mango_host *h, const struct mango_call *call, uint64_t ms)

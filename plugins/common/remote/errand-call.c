@@ -260,13 +260,12 @@ static mango_status install_once(struct errands *e, const struct mango_call *cal
     request_begin(&request, ERRAND_HELLO, b, NULL, 0);
     request_text(&request, sv_z(e->name));
     /* Sent again after a lost answer, it finds the program under its last name. */
-    text_printf(&line, "cd '%s/" ERRAND_DIR "' && { [ -e %s ] || ln %s %s; } && chmod 700 . %s && ./%s errand ",
-                b->root, fresh, e->name, fresh, fresh, fresh);
+    text_printf(&line, "cd '%s/" ERRAND_DIR "' && { p=%s; [ -e $p ] || p=%s; } && chmod 700 . $p && ./$p errand ",
+                b->root, fresh, e->name);
     text_base64(&line, text_view(&request), false);
-    text_printf(&line, " </dev/null || { uname -m; rm -f %s; }\n", fresh);
+    text_printf(&line, " </dev/null || (c=$?; rm -f %s; exit $c)", fresh);
     if (request.bad || line.bad)
         return fail(e->host, call, MANGO_ERETRY, "out of memory");
-    line.ptr[line.len - 1] = '\0';
     s = e->service->command(e->ctx, call, b, line.ptr, MARGIN_MS, reply_feed, &r, &end);
     if (s < 0)
         return s;

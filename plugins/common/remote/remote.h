@@ -116,6 +116,10 @@ mango_status remote_class(int status, mango_status not_found);
 struct mango_call remote_within(const struct mango_host *h, const struct mango_call *call, uint64_t ms);
 /* The same without the token: for what must be done although the caller has given up. */
 struct mango_call remote_anyway(const struct mango_host *h, const struct mango_call *call, uint64_t ms);
+/* A call that undoes what a failed one has begun: without token and error, since what is told is why that one failed. */
+struct mango_call remote_undo(const struct mango_host *h, uint64_t ms);
+/* A failure that no other try of the same call will change. */
+bool remote_final(mango_status s);
 /* Waits; MANGO_ECANCELED or MANGO_ETIMEOUT when the call ends first. */
 mango_status remote_wait(const struct mango_host *h, const struct mango_call *call, uint64_t ms);
 /* How long to wait before try number n (1 is the first repetition), with jitter. */
