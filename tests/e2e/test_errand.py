@@ -1,20 +1,21 @@
 """`mango-rbox` as a service starts it. `errand`: a command's folder becomes that of the next one, with nothing of the one before. Both of its ways: what comes again after a lost
-answer, and content on its way out that is a second name of an old file."""
+answer, content on its way out that is a second name of an old file, and a kill when those who watched the command are dead."""
 import base64
 import fcntl
 import json
 import os
 import secrets
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
 import unittest
 
-from harness import BUILD, main
+from harness import BUILD, main, wait_for
 
 PROGRAM = os.path.join(BUILD, "plugins", "loadable", "mango-rbox")
-HELLO, RUN, WAIT, READ = 1, 2, 3, 5  # common/errand/errand.h
+HELLO, RUN, WAIT, KILL, READ = 1, 2, 3, 4, 5  # common/errand/errand.h
 WAIT_MS = 60000
 LARGE = 2 * 1024 * 1024  # bytes: more than either way tells inline
 
@@ -27,7 +28,19 @@ def text(s):
     return number(len(s)) + s.encode()
 
 
+def parent(pid):
+    """0: it is dead."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+            state, ppid = f.read().rpartition(")")[2].split()[:2]
+    except OSError:
+        return 0
+    return 0 if state == "Z" else int(ppid)
+
+
 class InRoot(unittest.TestCase):
+    SLEEPER = "echo $$ >pid.new; mv pid.new pid; exec sleep 1000"
+
     def setUp(self):
         self.root = tempfile.mkdtemp(prefix="errand.", dir="/tmp")
         self.addCleanup(shutil.rmtree, self.root)
@@ -39,6 +52,22 @@ class InRoot(unittest.TestCase):
             f.truncate(LARGE)
         os.utime(path, (1, 1))
         return os.stat(path).st_ino
+
+    def orphan(self):
+        """Its process, once those that watch the sleeper have died without a chance to end it."""
+        path = os.path.join(self.root, "pid")
+        wait_for("the command", lambda: os.path.exists(path))
+        with open(path, encoding="ascii") as f:
+            pid = int(f.read())
+        self.addCleanup(lambda: parent(pid) and os.kill(pid, signal.SIGKILL))
+        reaper = parent(pid)
+        watchers = [parent(reaper), reaper]
+        for sent in (signal.SIGSTOP, signal.SIGKILL):
+            for w in watchers:
+                os.kill(w, sent)
+        wait_for("their end", lambda: not any(parent(w) for w in watchers))
+        self.assertNotEqual(parent(pid), 0)
+        return pid
 
 
 class Errand(InRoot):
@@ -68,7 +97,7 @@ class Errand(InRoot):
     def run_it(self, script, forget=(), ms=WAIT_MS):
         name = secrets.token_hex(16)
         body = text(name) + number(0) + number(0) + number(ms) + number(0)
-        body += number(0) + number(0) + text("") + text("") + number(3) + text("/bin/sh") + text("-c") + text(script) + number(0)
+        body += number(0) + number(0) + text("") + text("") + number(3) + text("/bin/sh") + text("-c") + text(script) + number(1) + text("MANGO_RUN=" + name)
         return name, *self.errand(RUN, forget, body)
 
     def wait(self, name, ms=WAIT_MS):
@@ -135,6 +164,13 @@ class Errand(InRoot):
         self.assertEqual(self.errand(HELLO, (), text(name), self.path(name))[2], "k")
         self.assertEqual(os.stat(self.path(staged)).st_ino, inode)
 
+    def test_a_command_whose_supervisor_is_dead_is_killed_by_its_mark(self):
+        name, *_, last = self.run_it(self.SLEEPER, ms=0)
+        self.assertEqual(last, "~")
+        pid = self.orphan()
+        self.assertEqual(self.errand(KILL, (), text(name) + number(0))[2][:3], ". c")
+        wait_for("the command's end", lambda: parent(pid) == 0)
+
 
 class Box(InRoot):
     """The frames of the other way: kind, length, bytes."""
@@ -170,6 +206,13 @@ class Box(InRoot):
         self.assertTrue(self.box("read", "id", "0", str(LARGE), "old")["staged"])
         self.assertEqual(self.box("run", "command", "0", "0", "0", "0", "", "0", "/bin/true")["how"], "exited")
         self.assertEqual(os.stat(self.path("id.out")).st_ino, inode)
+
+    def test_a_command_whose_watcher_is_dead_is_killed_by_its_mark(self):
+        words = [PROGRAM, "run", self.root, "command", "0", "0", "0", "0", "", "0", "/bin/sh", "-c", self.SLEEPER]
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):
+            pid = self.orphan()
+        self.assertEqual(self.box("kill", "command"), {"how": "lost"})
+        wait_for("the command's end", lambda: parent(pid) == 0)
 
 
 if __name__ == "__main__":

@@ -103,6 +103,37 @@ static void a_replaced_file_keeps_its_mode_and_the_content_has_only_the_new_name
     assert_int_equal(faccessat(p->ws.root_fd, "id.in", F_OK, 0), -1);
 }
 
+/* /dev/shm is in memory, and /tmp mostly is not. */
+static void a_file_on_another_file_system_is_replaced_by_a_copy(void **state)
+{
+    const struct place *p = *state;
+    struct stat here, there;
+    char dir[] = "/dev/shm/mango-inside-XXXXXX", line[128];
+    const char *text = "";
+    assert_non_null(mkdtemp(dir));
+    const struct place beyond = {.ws.root_fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    assert_int_equal(fstat(p->ws.root_fd, &here), 0);
+    assert_int_equal(fstat(beyond.ws.root_fd, &there), 0);
+    if (here.st_dev == there.st_dev)
+        print_message("/tmp and /dev/shm are one file system: nothing is copied\n");
+    close(put(&beyond, "target", "old", 0751));
+    int fd = put(p, "id.in", "new", 0600);
+    assert_int_equal(file_replace(p->ws.root_fd, "id.in", fd, beyond.ws.root_fd, "target", 0644, &text), 0);
+    close(fd);
+    assert_content(&beyond, "target", "new");
+    assert_int_equal(fstatat(beyond.ws.root_fd, "target", &there, 0), 0);
+    assert_int_equal(there.st_mode & 07777, 0751);
+    assert_int_equal(faccessat(p->ws.root_fd, "id.in", F_OK, 0), -1);
+    fd = put(p, "other.in", "newer", 0600);
+    assert_int_equal(fchmodat(beyond.ws.root_fd, "target", 0444, 0), 0);
+    assert_int_equal(file_replace(p->ws.root_fd, "other.in", fd, beyond.ws.root_fd, "target", 0644, &text), EACCES);
+    close(fd);
+    assert_content(&beyond, "target", "new");
+    close(beyond.ws.root_fd);
+    snprintf(line, sizeof(line), "rm '%s/target' && rmdir '%s'", dir, dir);
+    assert_int_equal(system(line), 0); /* NOLINT(cert-env33-c): names of our own; nothing else is left there */
+}
+
 static void what_must_not_be_replaced_is_refused_with_the_reason(void **state)
 {
     const struct place *p = *state;
@@ -156,6 +187,7 @@ int main(void)
                                         remove_place),
         cmocka_unit_test_setup_teardown(a_replaced_file_keeps_its_mode_and_the_content_has_only_the_new_name,
                                         make_place, remove_place),
+        cmocka_unit_test_setup_teardown(a_file_on_another_file_system_is_replaced_by_a_copy, make_place, remove_place),
         cmocka_unit_test_setup_teardown(what_must_not_be_replaced_is_refused_with_the_reason, make_place, remove_place),
         cmocka_unit_test_setup_teardown(a_link_that_leads_out_is_looked_at_as_a_link, make_place, remove_place),
         cmocka_unit_test(variables_of_a_command_win_over_those_of_its_starter),

@@ -39,7 +39,6 @@ int leave_service(void);
 /* The number behind name in a file of the kernel; 0: none. */
 uint64_t kernel_counter(const char *path, const char *name);
 
-#define MARK_NAME "MANGO_RUN" /* variable of every command: its id. What has left its group is found by it */
 /* Kills whatever carries a command's mark, wherever it has gone. */
 void kill_marked(const char *id);
 

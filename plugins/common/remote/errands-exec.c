@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/chunk.h"
+#include "common/parcel.h"
 #include "common/remote/errand-call.h"
 
 /* A command: started once under its number, then asked for until it has ended. */
@@ -116,7 +117,7 @@ static void put_command(const struct exec *x, struct text *body, const char *inp
 {
     const struct mango_exec_req *req = x->req;
     uint64_t n_env = 1, now = now_ns(x->e->host);
-    char mark[sizeof("MANGO_RUN=") + ERRAND_ID_LEN];
+    char mark[sizeof(MARK_NAME "=") + ERRAND_ID_LEN];
     for (char **v = x->b->env; *v; v++)
         n_env++;
     request_number(body, req->limit_ns ? (req->limit_ns > now ? (req->limit_ns - now) / 1000000 + 1 : 1) : 0);
@@ -132,7 +133,7 @@ static void put_command(const struct exec *x, struct text *body, const char *inp
         request_text(body, sv_z(*v));
     for (uint64_t i = 0; i < req->n_env; i++)
         request_text(body, req->env[i]);
-    snprintf(mark, sizeof(mark), "MANGO_RUN=%s", x->id);
+    snprintf(mark, sizeof(mark), MARK_NAME "=%s", x->id);
     request_text(body, sv_z(mark));
 }
 
