@@ -168,14 +168,18 @@ static void variables_of_a_command_win_over_those_of_its_starter(void **state)
     char *base[] = {(char[]){"A=1"}, (char[]){"AB=2"}, (char[]){"C"}, NULL};
     const struct mango_sv own[] = {sv_z("A=3"), sv_z("D=")};
     static const char want[] = "AB=2\0C\0A=3\0D=";
+    enum { ROOM = 64 };
+    char many[ROOM];
     struct parcel p;
-    assert_true(parcel_begin(&p, 64));
+    memset(many, 'x', sizeof(many));
+    assert_true(parcel_begin(&p, ROOM));
     assert_true(parcel_env(&p, base, own, 2));
     assert_int_equal(p.envc, 4);
     assert_int_equal(p.len, sizeof(want));
     assert_memory_equal(p.strings, want, sizeof(want));
     assert_false(parcel_string(&p, (struct mango_sv){"x\0y", 3}));
-    assert_false(parcel_string(&p, (struct mango_sv){want, 64})); /* no room: not read */
+    assert_false(parcel_string(&p, (struct mango_sv){many, ROOM - sizeof(want)})); /* its NUL is too much */
+    assert_true(parcel_string(&p, (struct mango_sv){many, ROOM - sizeof(want) - 1}));
     parcel_done(&p);
 }
 
