@@ -9,7 +9,8 @@
 #include "common/runner/wire.h"
 #include "mango/types.h"
 
-#define MARK_NAME "MANGO_RUN" /* variable of a command in a service's sandbox: its id. What has left its group is found by it */
+/* Variable of a command in a service's sandbox: its id. What has left its group is found by it. */
+#define MARK_NAME "MANGO_RUN"
 
 struct parcel {
     char *strings;
