@@ -440,6 +440,7 @@ EXTRA_DIST += \
 	tests/remote/test_opensandbox_service.py \
 	tests/remote/test_ways.py \
 	tests/sdk/checks.mjs \
+	tests/sdk/checks.py \
 	tests/sdk/examples/examples.mjs \
 	tests/sdk/examples/official.json \
 	tests/sdk/examples/package.json \
@@ -466,6 +467,7 @@ EXTRA_DIST += \
 	tests/sdk/run_worker_compare.py \
 	tests/sdk/run_worker_prepare.py \
 	tests/sdk/run_workers.py \
+	tests/sdk/sdk_rig.py \
 	tests/sdk/srt/package.json \
 	tests/sdk/threads.mjs \
 	tests/sdk/typescript.mjs \

@@ -5,16 +5,15 @@ into the build folder. Run under tests/support/pg-run; prints a table of MiB (re
 The shell of the tools and what it runs are no part of it: they are the same work on all sides.
 """
 import os
-import shutil
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 for folder in ("e2e", "sdk"):
     sys.path.insert(0, os.path.join(os.path.dirname(HERE), folder))
-from harness import Database, FakeModel, Mangod, Process, wait_for  # noqa: E402
+from harness import Database, FakeModel, Mangod, wait_for  # noqa: E402
 from turns import fake  # noqa: E402
 from worker_rig import GATE, MangoWorker, bash, issue, pass_gate  # noqa: E402
-import run as sdk  # noqa: E402
+import sdk_rig as sdk  # noqa: E402
 
 STILL = 10  # looks in a row, 0.1 s apart, at a memory that has not changed: the garbage of a start is collected, or not
 SERVED = 20  # calls before it is measured in the 21st
@@ -38,16 +37,6 @@ def settled(pid):
     return wait_for("the memory stands still", still, 60, every=0.1)
 
 
-class Official:
-    def __init__(self, argv, url, environment, key, folder):
-        env = dict(os.environ, MANGO_BASE_URL=url, WORKER_ENVIRONMENT=environment, WORKER_KEY=key, WORKER_DIR=folder, WORKER_IDLE_MS="60000", WORKER_ID="measured", WORKER_MODE="worker")
-        here = os.getcwd()
-        os.chdir(sdk.WORK)
-        self.process = Process(argv, env, os.path.join(folder, "..log"))
-        os.chdir(here)
-        wait_for("the worker starts", lambda: "ready" in self.process.log(), 60)
-
-
 def measure(server, name, start):
     client, folder = server.client, os.path.join(server.dir, name)
     os.makedirs(folder)
@@ -68,14 +57,11 @@ def measure(server, name, start):
 
 
 def main():
-    sdk.prepare()
-    for name in ("worker.mjs", "worker.py"):
-        shutil.copy(os.path.join(os.path.dirname(HERE), "sdk", name), sdk.WORK)
     sides = {"mango-worker": lambda *a: MangoWorker(*a, "--max-idle", "60s")}
-    if sdk.install_npm("npm", sdk.open_text(os.path.join(sdk.HERE, "package.json"))) and (node := sdk.install_node()):
-        sides["TypeScript 1.14.0"] = lambda *a: Official([node, "worker.mjs", "sdk-1.14.0"], *a)
+    if sdk.install_typescript() and (node := sdk.install_node()):
+        sides["TypeScript 1.14.0"] = lambda *a: sdk.OfficialWorker([node, "worker.mjs", sdk.TYPESCRIPT[0]], *a, idle_ms=60000)
     if python := sdk.install_python():
-        sides["Python 2.14.0"] = lambda *a: Official([python, "worker.py"], *a)
+        sides["Python 2.14.0"] = lambda *a: sdk.OfficialWorker([python, "worker.py"], *a, idle_ms=60000)
     print("| worker | idle, resident | idle, proportional | serving, resident | serving, proportional |\n|---|---|---|---|---|")
     with Database() as db, FakeModel() as model, Mangod(database=db, model_url=model.url, sandbox=None, env={"MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX": None}) as server:
         for name, start in sides.items():

@@ -57,6 +57,14 @@ class Client:
     def delete(self, path):
         return self.call("DELETE", path)
 
+    def pages(self, path):
+        """All items of a list, page by page. path: with its query."""
+        out, page = [], ""
+        while page is not None:
+            answer = self.get(path + (f"&page={page}" if page else ""))
+            out, page = out + answer["data"], answer["next_page"]
+        return out
+
     # What nearly every test needs.
 
     def new_session(self, environment="cloud", tools=True, **session):
@@ -74,15 +82,8 @@ class Client:
         return self.post(f"/v1/sessions/{session_id}/events", {"events": [event]})
 
     def events(self, session_id, order="asc"):
-        """All stored events of a session, page by page."""
-        out, page = [], None
-        while True:
-            query = f"limit=100&order={order}" + (f"&page={page}" if page else "")
-            answer = self.get(f"/v1/sessions/{session_id}/events?{query}")
-            out += answer["data"]
-            page = answer.get("next_page")
-            if not page:
-                return out
+        """All stored events of a session."""
+        return self.pages(f"/v1/sessions/{session_id}/events?limit=100&order={order}")
 
     def stream(self, session_id, after=None, timeout=CALL_S, query=""):
         path = f"/v1/sessions/{session_id}/events/stream"

@@ -132,11 +132,11 @@ class Database:
 class Process:
     """A server of ours with its log in a file."""
 
-    def __init__(self, argv, env, log_path):
+    def __init__(self, argv, env, log_path, cwd=None):
         self.log_path = log_path
         self.log_file = open(log_path, "ab")
         self.popen = subprocess.Popen(
-            argv, env=env, stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=subprocess.STDOUT, start_new_session=True
+            argv, env=env, cwd=cwd, stdin=subprocess.DEVNULL, stdout=self.log_file, stderr=subprocess.STDOUT, start_new_session=True
         )
 
     @property

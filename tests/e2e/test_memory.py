@@ -39,14 +39,7 @@ class Case(unittest.TestCase):
         return self.client.post(f"{self.path}/memories?view={view}", {"path": path, "content": content})
 
     def versions(self, query=""):
-        return self.pages(f"{self.path}/memory_versions?limit=100{query}")
-
-    def pages(self, path):
-        out, page = [], ""
-        while page is not None:
-            answer = self.client.get(path + (f"&page={page}" if page else ""))
-            out, page = out + answer["data"], answer["next_page"]
-        return out
+        return self.client.pages(f"{self.path}/memory_versions?limit=100{query}")
 
     def refused(self, status, text, method, path, body=None):
         with self.assertRaises(ApiError) as e:
@@ -66,9 +59,9 @@ class Stores(Case):
         self.assertEqual(self.client.get(self.path)["description"], "", "not null when there is none")
         changed = self.client.post(path, {"description": None, "metadata": {"a": None}, "name": None})
         self.assertEqual((changed["name"], changed["description"], changed["metadata"]), ("Notes", "", {}))
-        self.assertIn(made["id"], [s["id"] for s in self.pages("/v1/memory_stores?limit=2")])
+        self.assertIn(made["id"], [s["id"] for s in self.client.pages("/v1/memory_stores?limit=2")])
         since = urllib.parse.quote(made["created_at"])
-        self.assertEqual([s["id"] for s in self.pages(f"/v1/memory_stores?created_at[lte]={since}&created_at[gte]={since}")], [made["id"]])
+        self.assertEqual([s["id"] for s in self.client.pages(f"/v1/memory_stores?created_at[lte]={since}&created_at[gte]={since}")], [made["id"]])
         self.assertEqual(self.client.delete(path), {"id": made["id"], "type": "memory_store_deleted"})
         self.refused(404, made["id"], "GET", path)
 
@@ -116,8 +109,8 @@ class Stores(Case):
         self.assertEqual(self.client.get(f"{self.path}/memories/{m['id']}")["content"], "y")
         self.client.post(f"{self.path}/memory_versions/{m['memory_version_id']}/redact")
         self.client.delete(f"{self.path}/memories/{m['id']}")
-        self.assertNotIn(self.store, [s["id"] for s in self.pages("/v1/memory_stores?limit=100")])
-        self.assertIn(self.store, [s["id"] for s in self.pages("/v1/memory_stores?limit=100&include_archived=true")])
+        self.assertNotIn(self.store, [s["id"] for s in self.client.pages("/v1/memory_stores?limit=100")])
+        self.assertIn(self.store, [s["id"] for s in self.client.pages("/v1/memory_stores?limit=100&include_archived=true")])
 
     def test_stores_are_of_one_workspace(self):
         m = self.put("/a")
@@ -201,13 +194,13 @@ class Memories(Case):
             self.put(path, path)
         show = lambda items: [(i["type"], i["path"]) for i in items]  # noqa: E731
         all_paths = ["/a/1", "/a/2", "/a/b/3", "/a/b/4", "/ab/5", "/c", "/z/y/x"]
-        self.assertEqual([i["path"] for i in self.pages(f"{self.path}/memories?limit=2")], all_paths)
-        self.assertEqual([i["path"] for i in self.pages(f"{self.path}/memories?limit=2&path_prefix=/a/")], all_paths[:4])
+        self.assertEqual([i["path"] for i in self.client.pages(f"{self.path}/memories?limit=2")], all_paths)
+        self.assertEqual([i["path"] for i in self.client.pages(f"{self.path}/memories?limit=2&path_prefix=/a/")], all_paths[:4])
         self.assertEqual(
-            show(self.pages(f"{self.path}/memories?limit=1&depth=1")),
+            show(self.client.pages(f"{self.path}/memories?limit=1&depth=1")),
             [("memory_prefix", "/a/"), ("memory_prefix", "/ab/"), ("memory", "/c"), ("memory_prefix", "/z/")],
         )
-        self.assertEqual(show(self.pages(f"{self.path}/memories?limit=2&depth=1&path_prefix=/a/")), [("memory", "/a/1"), ("memory", "/a/2"), ("memory_prefix", "/a/b/")])
+        self.assertEqual(show(self.client.pages(f"{self.path}/memories?limit=2&depth=1&path_prefix=/a/")), [("memory", "/a/1"), ("memory", "/a/2"), ("memory_prefix", "/a/b/")])
         self.assertEqual(self.client.get(f"{self.path}/memories?path_prefix=/none/")["data"], [])
         self.assertEqual({i["content"] for i in self.client.get(f"{self.path}/memories")["data"]}, {None})
         self.assertEqual([i["content"] for i in self.client.get(f"{self.path}/memories?view=full&depth=1")["data"] if i["type"] == "memory"], ["/c"])
@@ -216,7 +209,7 @@ class Memories(Case):
         page = self.client.get(f"{self.path}/memories?view=full&limit=100")
         self.assertEqual(len(page["data"]), 20, "pages with contents are small")
         self.assertIsNotNone(page["next_page"])
-        self.assertEqual(len(self.pages(f"{self.path}/memories?view=full&limit=100")), 27)
+        self.assertEqual(len(self.client.pages(f"{self.path}/memories?view=full&limit=100")), 27)
         self.refused(400, "page", "GET", f"{self.path}/memories?depth=1&page={page['next_page']}")
 
     def test_me1_a_store_has_at_most_two_thousand_memories(self):
@@ -264,7 +257,7 @@ class Versions(Case):
         self.assertEqual(count("&service_account_id=svac_x"), 0)
         at = urllib.parse.quote(self.versions(f"&memory_id={m['id']}")[0]["created_at"])
         self.assertEqual(count(f"&created_at[lte]={at}"), 1)
-        self.assertEqual(len(self.pages(f"{self.path}/memory_versions?limit=1")), 3)
+        self.assertEqual(len(self.client.pages(f"{self.path}/memory_versions?limit=1")), 3)
 
     def test_me5_redaction_takes_the_text_and_keeps_the_place(self):
         m = self.put("/secret", "p4ssword")

@@ -30,12 +30,7 @@ class Mounts(TurnCase):
         return self.client.post(f"{self.path}/memories?view=full", {"path": path, "content": content})
 
     def heads(self):
-        out, page = {}, ""
-        while page is not None:
-            answer = self.client.get(f"{self.path}/memories?view=full&limit=20" + (f"&page={page}" if page else ""))
-            out.update({m["path"]: m["content"] for m in answer["data"]})
-            page = answer["next_page"]
-        return out
+        return {m["path"]: m["content"] for m in self.client.pages(f"{self.path}/memories?view=full&limit=20")}
 
     def id_of(self, path):
         return [m["id"] for m in self.client.get(f"{self.path}/memories?limit=100")["data"] if m["path"] == path][0]

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 
-from api import ApiError
 from harness import main, wait_for
 from recorder import Body, Cut, Recorder, Status
 from test_files import TYPE, multipart

@@ -45,15 +45,8 @@ class Team:
         return next(t for t in self.threads(sid) if not t["parent_thread_id"])
 
     def log(self, sid, thread):
-        """All events of a thread, page by page."""
-        out, page = [], None
-        while True:
-            query = "limit=100" + (f"&page={page}" if page else "")
-            answer = self.client.get(f"/v1/sessions/{sid}/threads/{thread}/events?{query}")
-            out += answer["data"]
-            page = answer["next_page"]
-            if not page:
-                return out
+        """All events of a thread."""
+        return self.client.pages(f"/v1/sessions/{sid}/threads/{thread}/events?limit=100")
 
     def child(self, sid, n=1):
         """The n-th child, once there is one."""

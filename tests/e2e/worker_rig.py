@@ -49,7 +49,31 @@ def issue(server, environment):
     return json.loads(done.stdout)["key"]
 
 
-class MangoWorker:
+class WorkerProcess:
+    """A worker that runs as self.process."""
+
+    END_S = 40
+
+    def log(self):
+        return self.process.log()
+
+    def signal(self, number):
+        self.process.signal(number)
+
+    def wait(self, timeout=30):
+        return self.process.wait(timeout)
+
+    def end(self):
+        """As a supervisor ends it; the exit status."""
+        if self.process.running():
+            self.process.signal(signal.SIGTERM)
+        return self.process.wait(self.END_S)
+
+    def kill(self):
+        self.process.end()
+
+
+class MangoWorker(WorkerProcess):
     """A mango-worker, or drive-worker, the program of tests/support over libmango-worker."""
 
     def __init__(self, base_url, environment, key, folder, *args, command="poll", program="mango-worker", env=None):
@@ -73,26 +97,61 @@ class MangoWorker:
             argv = [os.path.join(BUILD, "tests", "support", program)]
         self.process = Process(argv, {n: v for n, v in full.items() if v is not None}, os.path.join(folder, f"..{time.monotonic_ns()}.log"))
 
-    def log(self):
-        return self.process.log()
 
-    def signal(self, number):
-        self.process.signal(number)
+class Sessions:
+    """What is done with the sessions of self.environment, by self.client."""
 
-    def wait(self, timeout=30):
-        return self.process.wait(timeout)
+    TURN_S = TURN_S
 
-    def end(self, timeout=40):
-        """As a supervisor ends it; the exit status."""
-        if self.process.running():
-            self.process.signal(signal.SIGTERM)
-        return self.process.wait(timeout)
+    def say(self, session, *script):
+        self.client.say(session, fake(*script))
 
-    def kill(self):
-        self.process.end()
+    def events(self, session):
+        return self.client.events(session)
+
+    def wait_end(self, session, after=0, reason="end_turn"):
+        """The session's events once a turn ended behind the first `after` of them."""
+
+        def ended():
+            events = self.events(session)
+            return events if len(events) > after and events[-1]["type"] == IDLE and events[-1]["stop_reason"]["type"] == reason else None
+
+        try:
+            return wait_for("the turn ends", ended, self.TURN_S, every=0.05)
+        except AssertionError as e:
+            tail = [(x["type"], json.dumps(x.get("content") or x.get("input") or "")[:200]) for x in self.events(session)[-12:]]
+            raise AssertionError(f"{e}; its last events are {tail}") from e
+
+    def turn(self, session, *script):
+        after = len(self.events(session))
+        self.say(session, *script)
+        events = self.wait_end(session, after)[after:]
+        self.check_pairs(session)
+        return events
+
+    def results(self, events):
+        return [(e["content"][0].get("text", "") if e.get("content") else "", bool(e.get("is_error"))) for e in events if e["type"].endswith("tool_result")]
+
+    def check_pairs(self, session):
+        """Every call has exactly one result."""
+        events = self.events(session)
+        calls = sorted(e["id"] for e in events if e["type"] in ("agent.tool_use", "agent.custom_tool_use"))
+        answers = sorted(e.get("tool_use_id") or e.get("custom_tool_use_id") for e in events if e["type"].endswith("tool_result"))
+        if calls != answers:
+            raise AssertionError(f"every call has exactly one result: calls {calls}, results {answers}")
+
+    def items(self, session=None):
+        page = self.client.get(f"/v1/environments/{self.environment}/work?limit=1000")
+        return [w for w in page["data"] if session in (None, w["data"]["id"])]
+
+    def states(self, session=None):
+        return [w["state"] for w in self.items(session)]
+
+    def wait_left(self, session=None, timeout=30):
+        wait_for("the worker leaves the session", lambda: set(self.states(session)) <= {"stopped"}, timeout)
 
 
-class WorkerCase(ModelCase):
+class WorkerCase(Sessions, ModelCase):
     """One server and, for each test, an environment, a folder and the workers that the test starts."""
 
     TTL_S = 4
@@ -134,55 +193,8 @@ class WorkerCase(ModelCase):
     def new(self, **toolset):
         return self.client.post("/v1/sessions", {"agent": self.agent(**toolset), "environment_id": self.environment})["id"]
 
-    def say(self, session, *script):
-        self.client.say(session, fake(*script))
-
     def send(self, session, *events):
         return self.client.post(f"/v1/sessions/{session}/events", {"events": list(events)})
-
-    def events(self, session):
-        return self.client.events(session)
-
-    def wait_end(self, session, after=0, reason="end_turn"):
-        """The session's events once a turn ended behind the first `after` of them."""
-
-        def ended():
-            events = self.events(session)
-            last = events[-1]
-            return events if len(events) > after and last["type"] == IDLE and last["stop_reason"]["type"] == reason else None
-
-        try:
-            return wait_for("the turn ends", ended, TURN_S, every=0.05)
-        except AssertionError as e:
-            tail = [(x["type"], json.dumps(x.get("content") or x.get("input") or "")[:200]) for x in self.events(session)[-12:]]
-            raise AssertionError(f"{e}; its last events are {tail}") from e
-
-    def turn(self, session, *script):
-        after = len(self.events(session))
-        self.say(session, *script)
-        events = self.wait_end(session, after)[after:]
-        self.check_pairs(session)
-        return events
-
-    def results(self, events):
-        return [(e["content"][0].get("text", "") if e.get("content") else "", bool(e.get("is_error"))) for e in events if e["type"].endswith("tool_result")]
-
-    def check_pairs(self, session):
-        """Every call has exactly one result."""
-        events = self.events(session)
-        calls = [e["id"] for e in events if e["type"] in ("agent.tool_use", "agent.custom_tool_use")]
-        answers = [e.get("tool_use_id") or e.get("custom_tool_use_id") for e in events if e["type"].endswith("tool_result")]
-        self.assertEqual(sorted(calls), sorted(answers), "every call has exactly one result")
-
-    def items(self, session=None):
-        page = self.client.get(f"/v1/environments/{self.environment}/work?limit=1000")
-        return [w for w in page["data"] if session in (None, w["data"]["id"])]
-
-    def states(self, session):
-        return [w["state"] for w in self.items(session)]
-
-    def wait_left(self, session):
-        wait_for("the worker leaves the session", lambda: set(self.states(session)) <= {"stopped"}, 30)
 
     def read(self, name):
         with open(os.path.join(self.folder, name), encoding="utf-8") as f:
@@ -220,4 +232,4 @@ class WorkerCase(ModelCase):
         wait_for(f"{name} is there", lambda: os.path.exists(os.path.join(self.folder, name)), timeout)
 
 
-__all__ = ["ENDS_THE_SECOND_TIME", "GATE", "IDLE_MS", "MangoWorker", "NEVER", "WorkerCase", "bash", "issue", "pass_gate", "unittest"]
+__all__ = ["ENDS_THE_SECOND_TIME", "GATE", "IDLE_MS", "MangoWorker", "NEVER", "Sessions", "WorkerCase", "WorkerProcess", "bash", "issue", "pass_gate", "unittest"]

@@ -4,29 +4,17 @@ MANGO_BASE_URL and MANGO_API_KEY name the server. One line per check, a count at
 """
 
 import os
-import sys
 import time
-import traceback
 
 import anthropic
+from checks import Checks
 
 BASE_URL = os.environ["MANGO_BASE_URL"]
 KEY = os.environ["MANGO_API_KEY"]
 client = anthropic.Anthropic(base_url=BASE_URL, api_key=KEY)
 beta = client.beta
 state = {}
-counts = {"passed": 0, "failed": 0}
-
-
-def check(fn):
-    name = fn.__name__.replace("_", " ")
-    try:
-        fn()
-        counts["passed"] += 1
-        print(f"ok - python {anthropic.__version__}: {name}")
-    except Exception:
-        counts["failed"] += 1
-        print(f"not ok - python {anthropic.__version__}: {name}\n{traceback.format_exc()}")
+checks = Checks()
 
 
 def text(t):
@@ -44,7 +32,7 @@ def until_idle(session_id, send):
     return seen
 
 
-@check
+@checks.check
 def agent_create_update_versions():
     agent = beta.agents.create(name="py agent", model="claude-sonnet-4-5", tools=[{"type": "agent_toolset_20260401"}])
     assert agent.id.startswith("agent_") and agent.version == 1
@@ -55,7 +43,7 @@ def agent_create_update_versions():
     state["agent"] = agent
 
 
-@check
+@checks.check
 def environment_create_update_list():
     env = beta.environments.create(name=f"py {time.time()}", config={"type": "cloud", "networking": {"type": "unrestricted"}})
     env = beta.environments.update(env.id, description="d")
@@ -64,7 +52,7 @@ def environment_create_update_list():
     state["env"] = env
 
 
-@check
+@checks.check
 def session_runs_bash_and_streams_until_idle():
     session = beta.sessions.create(agent=state["agent"].id, environment_id=state["env"].id, title="py")
     assert session.status == "idle"
@@ -77,7 +65,7 @@ def session_runs_bash_and_streams_until_idle():
     state["session"] = session
 
 
-@check
+@checks.check
 def events_list_pages_in_both_orders():
     sid = state["session"].id
     everything = [e.id for e in beta.sessions.events.list(sid)]
@@ -86,7 +74,7 @@ def events_list_pages_in_both_orders():
     assert [e.type for e in beta.sessions.events.list(sid, types=["agent.tool_use"])] == ["agent.tool_use"]
 
 
-@check
+@checks.check
 def sessions_list_update_archive_delete():
     made = [beta.sessions.create(agent=state["agent"].id, environment_id=state["env"].id).id for _ in range(3)]
     listed = [s.id for s in beta.sessions.list(agent_id=state["agent"].id, limit=2)]
@@ -102,7 +90,7 @@ def sessions_list_update_archive_delete():
         assert err.body["error"]["type"] == "not_found_error"
 
 
-@check
+@checks.check
 def errors_have_their_classes():
     def refused(cls, status, fn):
         try:
@@ -119,7 +107,7 @@ def errors_have_their_classes():
     refused(anthropic.AuthenticationError, 401, lambda: bad.beta.agents.list())
 
 
-@check
+@checks.check
 def deleting_ends_an_open_stream():
     session = beta.sessions.create(agent=state["agent"].id, environment_id=state["env"].id)
     with beta.sessions.events.stream(session.id) as stream:
@@ -127,7 +115,7 @@ def deleting_ends_an_open_stream():
         assert [e.type for e in stream][-1] == "session.deleted"
 
 
-@check
+@checks.check
 def files_upload_list_download_delete():
     data = b"mango " * 50000
     made = [beta.files.upload(file=(f"é {i}.txt", data, "text/plain")) for i in range(3)]
@@ -140,7 +128,7 @@ def files_upload_list_download_delete():
         assert beta.files.delete(i).id == i
 
 
-@check
+@checks.check
 def skills_create_versions_download_delete():
     def bundle(words):
         head = f"---\nname: greeting\ndescription: {words}\n---\nSay hello.\n".encode()
@@ -160,5 +148,4 @@ def skills_create_versions_download_delete():
     assert beta.skills.delete(skill.id).id == skill.id
 
 
-print(f"{counts['passed']} passed, {counts['failed']} failed")
-sys.exit(1 if counts["failed"] else 0)
+checks.finish()

@@ -5,14 +5,13 @@ MANGO_BASE_URL and MANGO_API_KEY name the server, which has a keyring. One line 
 
 import hashlib
 import os
-import sys
 import time
-import traceback
 
 import anthropic
+from checks import Checks
 
 beta = anthropic.Anthropic(base_url=os.environ["MANGO_BASE_URL"], api_key=os.environ["MANGO_API_KEY"]).beta
-counts = {"passed": 0, "failed": 0}
+checks = Checks(" resources")
 state = {}
 RESOURCES = [
     "files", "skills", "skills.versions", "sessions.resources", "vaults", "vaults.credentials", "memory_stores", "memory_stores.memories",
@@ -52,22 +51,11 @@ def refused(status, words, fn, *args, **more):
         raise AssertionError("it was taken")
 
 
-def check(fn):
-    name = fn.__name__.replace("_", " ")
-    try:
-        fn()
-        counts["passed"] += 1
-        print(f"ok - python {anthropic.__version__} resources: {name}")
-    except Exception:
-        counts["failed"] += 1
-        print(f"not ok - python {anthropic.__version__} resources: {name}\n{traceback.format_exc()}")
-
-
 def sha(text):
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@check
+@checks.check
 def files_and_session_resources():
     data = b"mango " * 50000
     made = [beta.files.upload(file=(f"\u00e9 {i}.txt", data, "text/plain")) for i in range(3)]
@@ -94,7 +82,7 @@ def bundle(text):
     return [("hello/SKILL.md", f"---\nname: hello\ndescription: {text}\n---\nSay hello.\n".encode()), ("hello/data/x.txt", b"data")]
 
 
-@check
+@checks.check
 def skills_and_versions():
     versions = beta.skills.versions
     skill = beta.skills.create(files=bundle("One."))
@@ -111,7 +99,7 @@ def skills_and_versions():
     refused(404, "", beta.skills.retrieve, skill.id)
 
 
-@check
+@checks.check
 def vaults_and_credentials():
     vault = beta.vaults.create(display_name="Ada", metadata={"a": "b"})
     state["vault"] = vault
@@ -133,7 +121,7 @@ def vaults_and_credentials():
     assert beta.vaults.delete(other.id).type == "vault_deleted"
 
 
-@check
+@checks.check
 def memories_and_versions():
     store = beta.memory_stores.create(name="Notes")
     assert store.type == "memory_store" and store.description == ""
@@ -162,7 +150,7 @@ def memories_and_versions():
     assert beta.memory_stores.delete(store.id).type == "memory_store_deleted"
 
 
-@check
+@checks.check
 def deployments_and_runs():
     agent = beta.agents.create(name="deployed", model="claude-sonnet-4-5")
     environment = beta.environments.create(name=f"deploy py {time.time()}", config={"type": "cloud", "networking": {"type": "unrestricted"}})
@@ -187,10 +175,9 @@ def deployments_and_runs():
     assert beta.deployments.archive(made.id).archived_at
 
 
-@check
+@checks.check
 def every_method_was_called():
     assert not left, sorted(left)
 
 
-print(f"{counts['passed']} passed, {counts['failed']} failed")
-sys.exit(1 if counts["failed"] else 0)
+checks.finish()

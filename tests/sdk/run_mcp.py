@@ -1,29 +1,22 @@
-"""Runs mangod against a server of the official MCP TypeScript SDK: what works there, and its faults. MANGO_TEST_SDK as in run.py."""
+"""Runs mangod against a server of the official MCP TypeScript SDK: what works there, and its faults. MANGO_TEST_SDK as in sdk_rig.py."""
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
 import urllib.request
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
-sys.path.insert(0, HERE)
-import run  # noqa: E402
-from harness import BUILD, SKIPPED, main, wait_for  # noqa: E402
-from turns import IDLE, ModelCase, confirmation, fake, interrupt, message, of, turn  # noqa: E402
+import sdk_rig as sdk
+from harness import SKIPPED, main, wait_for
+from turns import IDLE, ModelCase, confirmation, fake, interrupt, message, of, turn
 
-WORK = os.path.join(BUILD, "tests", "sdk", "mcp")
+WORK = os.path.join(sdk.WORK, "mcp")
 
 
 def prepare():
     """True when the packages are there."""
-    os.makedirs(WORK, exist_ok=True)
-    for name in ("package.json", "server.mjs"):
-        shutil.copy(os.path.join(HERE, "mcp", name), WORK)
-    run.WORK = WORK
-    SdkServer.node = run.install_npm("the MCP SDK", run.open_text(os.path.join(WORK, "package.json"))) and run.install_node()
+    sdk.copy(["package.json", "server.mjs"], os.path.join(sdk.HERE, "mcp"), WORK)
+    SdkServer.node = sdk.install_npm("the MCP SDK", WORK) and sdk.install_node()
     return SdkServer.node
 
 
@@ -202,9 +195,10 @@ class McpSdk(ModelCase):
 
 
 if __name__ == "__main__":
-    if not os.environ.get("MANGO_TEST_SDK"):
-        print("skipped: MANGO_TEST_SDK is not set; it installs the MCP SDK from npm (./bootstrap check sets it)")
+    if not sdk.asked("installs the MCP SDK from npm"):
         sys.exit(SKIPPED)
-    if not prepare():
-        sys.exit(1 if os.environ.get("MANGO_TEST_SDK") == "require" else SKIPPED)
+    ready = prepare()
+    status = sdk.cannot_begin(ready, not ready)
+    if status is not None:
+        sys.exit(status)
     main()

@@ -5,7 +5,7 @@ they read from the environment are given. None of them stands in this repository
 - the TypeScript SDK's are only in its Git repository, not in its package. They are taken from MANGO_TEST_SDK_EXAMPLES, the examples folder of a checkout of
   TYPESCRIPT_TAG, or cloned; where neither can be had that is said, and they are left out. They run with the release that they belong to and with the newest.
 
-MANGO_TEST_SDK as in run.py: =require makes a registry that cannot be reached a failure, but not the repository, which is none.
+MANGO_TEST_SDK as in sdk_rig.py: =require makes a registry that cannot be reached a failure, but not the repository, which is none.
 """
 import concurrent.futures
 import os
@@ -16,13 +16,11 @@ import subprocess
 import sys
 import traceback
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
-sys.path.insert(0, HERE)
-import run as sdk  # noqa: E402
-from harness import BUILD, SKIPPED, FakeModel, Mangod, wait_for  # noqa: E402
-from run_workers import issue  # noqa: E402
-from turns import IDLE  # noqa: E402
+import sdk_rig as sdk
+from harness import BUILD, SKIPPED, FakeModel, Mangod, Process, wait_for
+from sdk_rig import RUNNER, Failure
+from test_files import TYPE, multipart
+from worker_rig import Sessions, issue
 
 WORK = os.path.join(sdk.WORK, "official")
 PYTHON_RELEASE = re.sub(r"\[.*\]", "", sdk.PYTHON_PACKAGES[0])  # the source is of the package, without extras
@@ -30,7 +28,6 @@ TYPESCRIPT_REPOSITORY, TYPESCRIPT_TAG = "https://github.com/anthropics/anthropic
 TYPESCRIPT_RELEASES = ["0.120.0", "1.14.0"]
 CLONE_S = 20  # a host that cannot be reached may leave packets unanswered
 EXAMPLE_S = 150  # seconds that an example may take; those with a worker wait 60 of them for more work
-RUNNER = os.path.join(BUILD, "plugins", "loadable", "mango-local-runner")
 
 # What the model says to the prompts of the examples. They send first and attach afterwards: the answer must not be over by then.
 LATER = "delay 1500\n"
@@ -45,10 +42,6 @@ PLAY = {
 }
 # The TypeScript example of release 0.120.0 waits for get_weather under the name of a built-in tool, so nothing would answer it.
 NO_WEATHER = {"Hi! List every tool and skill": PLAY["Hi! List every tool and skill"].replace('tool get_weather {"city":"Paris"}\n', "")}
-
-
-class Failure(AssertionError):
-    pass
 
 
 # ---- where the examples come from ----
@@ -82,7 +75,7 @@ def clone():
 def typescript_examples(release, source):
     """(command, folder) of the examples with the packages of a release beside them."""
     folder = os.path.join("official", f"typescript-{release}")
-    wanted = sdk.open_text(os.path.join(HERE, "examples", "official.json")).replace("RELEASE", release)
+    wanted = sdk.open_text(os.path.join(sdk.HERE, "examples", "official.json")).replace("RELEASE", release)
     os.makedirs(os.path.join(sdk.WORK, folder), exist_ok=True)
     with open(os.path.join(sdk.WORK, folder, "package.json"), "w", encoding="ascii") as f:
         f.write(wanted)
@@ -103,13 +96,12 @@ class Example:
         self.suite, self.file = suite, file
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("ANTHROPIC_", "MANGO_"))}
         self.env.update(ANTHROPIC_BASE_URL=f"http://127.0.0.1:{suite.server.port}", ANTHROPIC_API_KEY=suite.server.key, PYTHONUNBUFFERED="1", **env)
-        self.log = os.path.join(suite.server.dir, f"{suite.name}-{file}.log")
-        self.out = open(self.log, "wb")
-        self.process = subprocess.Popen(argv, cwd=suite.folder, env=self.env, stdin=subprocess.DEVNULL, stdout=self.out, stderr=subprocess.STDOUT, start_new_session=True)
+        self.process = Process(argv, self.env, os.path.join(suite.server.dir, f"{suite.name}-{file}.log"), cwd=suite.folder)
         suite.running.append(self)
 
     def text(self):
-        with open(self.log, encoding="utf-8", errors="replace", newline="") as f:
+        """What it printed, with its carriage returns."""
+        with open(self.process.log_path, encoding="utf-8", errors="replace", newline="") as f:
             return f.read()
 
     def expect(self, condition, what):
@@ -129,21 +121,15 @@ class Example:
         self.expect(got == status, f"{self.file} ended with status {got}")
         return self.text()
 
-    def close(self):
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
-        self.out.close()
 
+class Suite(Sessions):
+    """The examples of one SDK. Each method is a test; those of SLOW run beside the others."""
 
-class Suite:
-    """The examples of one SDK. Each method is a test; those of `slow` run beside the others."""
+    TURN_S = EXAMPLE_S
 
     def __init__(self, name, command, folder, server, model, suffix, dash):
         self.name, self.command, self.folder, self.server, self.model = name, command, folder, server, model
-        self.suffix, self.dash = suffix, dash
+        self.suffix, self.dash, self.client = suffix, dash, server.client
         self.passed = self.failed = 0
         self.running = []
         self.workdir = os.path.join(server.dir, f"work-{name}")
@@ -155,18 +141,12 @@ class Suite:
 
     def environment(self):
         """The id and the key of a self-hosted environment of its own."""
-        made = self.server.client.post("/v1/environments", {"name": f"{self.name} examples", "config": {"type": "self_hosted"}})["id"]
-        return {"ANTHROPIC_ENVIRONMENT_ID": made, "ANTHROPIC_ENVIRONMENT_KEY": issue(self.server)(made), "ANTHROPIC_WORKDIR": self.workdir}
+        made = self.client.post("/v1/environments", {"name": f"{self.name} examples", "config": {"type": "self_hosted"}})["id"]
+        return {"ANTHROPIC_ENVIRONMENT_ID": made, "ANTHROPIC_ENVIRONMENT_KEY": issue(self.server, made), "ANTHROPIC_WORKDIR": self.workdir}
 
-    def wait_idle(self, session):
-        def over():
-            events = self.server.client.events(session)
-            return events if events and events[-1]["type"] == IDLE and events[-1]["stop_reason"]["type"] == "end_turn" else None
-
-        return wait_for("the turn ends", over, EXAMPLE_S, every=0.1)
-
-    def results(self, events):
-        return [e["content"][0]["text"] for e in events if e["type"].endswith("tool_result")]
+    def texts(self, session):
+        """Of the results of its turn, once that ended."""
+        return [text for text, _ in self.results(self.wait_end(session))]
 
     # ---- what is checked ----
 
@@ -203,9 +183,9 @@ class Suite:
         env = self.environment()
         example = self.start("managed-agents-observe-tool-calls", **env)
         session = example.printed(r"created session (\S+)")[1]
-        results = self.results(self.wait_idle(session))
+        results = self.texts(session)
         example.expect(len(results) == 2 and any(os.path.realpath(self.workdir) in r for r in results), f"two results, one the folder: {results}")
-        self.server.client.post(f"/v1/sessions/{session}/archive")
+        self.client.post(f"/v1/sessions/{session}/archive")
         text = example.end()
         calls = re.findall(r"bash.*(?:posted=True|-> ok$)", text, re.M)
         example.expect(len(calls) == (2 if self.dash == "_" else 1), f"the calls it saw: {calls}")
@@ -215,15 +195,15 @@ class Suite:
         env = self.environment()
         example = self.start("managed-agents-self-hosted-sandbox-worker", **env)
         session = example.printed(r"created session (\S+)")[1]
-        results = self.results(self.wait_idle(session))
+        results = self.texts(session)
         example.expect(len(results) == 2 and any(os.path.realpath(self.workdir) in r for r in results), f"two results, one the folder: {results}")
         if self.dash == "_":
-            example.process.send_signal(signal.SIGINT)
+            example.process.signal(signal.SIGINT)
             example.process.wait(EXAMPLE_S)
         else:
             text = example.end()
             example.expect("agent.message: It is late." in text, "the transcript")
-        status = self.server.client.raw("GET", f"/v1/sessions/{session}")[0]
+        status = self.client.raw("GET", f"/v1/sessions/{session}")[0]
         example.expect(status == 404, "the session is deleted by the example")
 
     def worker_dispatch(self):
@@ -238,14 +218,13 @@ class Suite:
             f.write("#!/bin/sh\nexport ANTHROPIC_ENVIRONMENT_KEY=of-no-use\nexec " + " ".join([*inside, *self.command, file]) + "\n")
         argv = [os.path.join(BUILD, "mango-worker"), "poll", "--on-work", script]
         dispatch = Example(self, "managed-agents-worker-dispatch" + self.suffix, argv, {**env, "ANTHROPIC_WORKDIR": "/workspace", "MANGO_WORKER_RUNNER": RUNNER})
-        client = self.server.client
         time_tool = {"type": "custom", "name": "current_time", "description": "d", "input_schema": {"type": "object", "properties": {}}}
-        agent = client.post("/v1/agents", {"name": "dispatched", "model": "m", "tools": [{"type": "agent_toolset_20260401"}, time_tool]})["id"]
-        session = client.post("/v1/sessions", {"agent": agent, "environment_id": env["ANTHROPIC_ENVIRONMENT_ID"]})["id"]
-        client.say(session, "Serve me")
-        results = self.results(self.wait_idle(session))
+        agent = self.client.post("/v1/agents", {"name": "dispatched", "model": "m", "tools": [{"type": "agent_toolset_20260401"}, time_tool]})["id"]
+        session = self.client.post("/v1/sessions", {"agent": agent, "environment_id": env["ANTHROPIC_ENVIRONMENT_ID"]})["id"]
+        self.client.say(session, "Serve me")
+        results = self.texts(session)
         dispatch.expect(any("/workspace" in r and "from the dispatched worker" in r for r in results), results)
-        client.post(f"/v1/sessions/{session}/archive")
+        self.client.post(f"/v1/sessions/{session}/archive")
         dispatch.printed(r"work item (?:complete|handled)")
 
     SLOW = [self_hosted_worker, observe_tool_calls, worker_dispatch]
@@ -259,7 +238,7 @@ class Suite:
             print(f"ok - {self.name}: {what}", flush=True)
         except Exception:
             self.failed += 1
-            logs = "".join(f"--- {os.path.basename(e.log)}\n{e.text()[-3000:]}\n" for e in self.running)
+            logs = "".join(f"--- {os.path.basename(e.process.log_path)}\n{e.text()[-3000:]}\n" for e in self.running)
             print(f"not ok - {self.name}: {what}\n{traceback.format_exc()}\n{logs}", flush=True)
 
     def run_all(self):
@@ -274,16 +253,13 @@ class Suite:
                     b.result()
         finally:
             for e in self.running:
-                e.close()
+                e.process.end()
 
 
 def import_skill(server):
     """The vendor's skill that an example names; on a server of one's own it is there when the operator imports one."""
-    boundary = "of-the-parts"
-    text = "---\nname: xlsx\ndescription: Reads and writes spreadsheets.\n---\nUse a library.\n"
-    parts = [("source", "", "anthropic"), ("files[]", '; filename="xlsx/SKILL.md"', text)]
-    body = "".join(f'--{boundary}\r\nContent-Disposition: form-data; name="{n}"{extra}\r\n\r\n{value}\r\n' for n, extra, value in parts) + f"--{boundary}--\r\n"
-    status, _, answer = server.client.raw("POST", "/v1/skills", body.encode(), {"content-type": f"multipart/form-data; boundary={boundary}"})
+    text = b"---\nname: xlsx\ndescription: Reads and writes spreadsheets.\n---\nUse a library.\n"
+    status, _, answer = server.client.raw("POST", "/v1/skills", multipart(("source", None, b"anthropic"), ("files[]", "xlsx/SKILL.md", text)), TYPE)
     if status != 200:
         raise Failure(f"the import of a skill: {status} {answer[:300]}")
 
@@ -305,17 +281,13 @@ def suites():
 
 
 def main():
-    if not os.environ.get("MANGO_TEST_SDK"):
-        print("skipped: MANGO_TEST_SDK is not set; it installs clients from npm and PyPI (./bootstrap check sets it)")
+    if not sdk.asked("installs clients from npm and PyPI"):
         return SKIPPED
     os.makedirs(WORK, exist_ok=True)
-    sdk.prepare()
     there, missing = suites()
-    if missing and os.environ.get("MANGO_TEST_SDK") == "require":
-        print("not ok - examples could not be fetched, and MANGO_TEST_SDK=require forbids to go on without them")
-        return 1
-    if not there:
-        return SKIPPED
+    status = sdk.cannot_begin(there, missing)
+    if status is not None:
+        return status
     passed = failed = 0
     env = {"MANGO_DEFAULT_ENVIRONMENT": "cloud", "MANGO_VAULT_KEYRING_FILE": sdk.keyring()}
     with FakeModel() as model, Mangod(database=None, model_url=model.url, env=env) as server:
@@ -324,11 +296,7 @@ def main():
             suite = Suite(name, command, folder, server, model, suffix, dash)
             suite.run_all()
             passed, failed = passed + suite.passed, failed + suite.failed
-        if model.refused():
-            print(f"not ok - the model endpoint had to refuse {model.refused()} requests")
-            failed += 1
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+        return sdk.finish(passed, failed, model)
 
 
 if __name__ == "__main__":

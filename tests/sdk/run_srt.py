@@ -1,5 +1,5 @@
 """The two modes of the backend `srt`: the sandbox runtime's own program from npm passes the conformance suite, and one settings file allows the same in both,
-but for what docs/adapters/srt.md lists. MANGO_TEST_SDK as in run.py."""
+but for what docs/adapters/srt.md lists. MANGO_TEST_SDK as in sdk_rig.py."""
 import http.server
 import json
 import os
@@ -11,15 +11,12 @@ import tempfile
 import threading
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
-sys.path.insert(0, HERE)
-import run  # noqa: E402
-from harness import BUILD, SKIPPED, SRC, main, wait_for  # noqa: E402
-from sandbox import EGONE, OK, Hello, host_words, label  # noqa: E402
-from srt_rig import Case, need_bubblewrap  # noqa: E402
+import sdk_rig as sdk
+from harness import BUILD, SKIPPED, SRC, main, wait_for
+from sandbox import EGONE, OK, Hello, host_words, label
+from srt_rig import Case, need_bubblewrap
 
-WORK = os.path.join(BUILD, "tests", "sdk", "srt")
+WORK = os.path.join(sdk.WORK, "srt")
 LOADABLE = os.path.join(BUILD, "plugins", "loadable")
 EUNSUPPORTED = -10
 RUNTIME = {"MANGO_SRT_MODE": "srt"}  # prepare() adds where the program and its node are
@@ -27,10 +24,8 @@ RUNTIME = {"MANGO_SRT_MODE": "srt"}  # prepare() adds where the program and its 
 
 def prepare():
     """True when the program is there."""
-    os.makedirs(WORK, exist_ok=True)
-    shutil.copy(os.path.join(HERE, "srt", "package.json"), WORK)
-    run.WORK = WORK
-    node = run.install_npm("the sandbox runtime", run.open_text(os.path.join(WORK, "package.json"))) and run.install_node()
+    sdk.copy(["package.json"], os.path.join(sdk.HERE, "srt"), WORK)
+    node = sdk.install_npm("the sandbox runtime", WORK) and sdk.install_node()
     if node:
         RUNTIME.update(MANGO_SRT_PROGRAM=os.path.join(WORK, "node_modules", ".bin", "srt"), MANGO_SRT_NODE=node)
     return node
@@ -260,12 +255,10 @@ class RuntimeAsUser(Case):
 
 
 if __name__ == "__main__":
-    if not os.environ.get("MANGO_TEST_SDK"):
-        print("skipped: MANGO_TEST_SDK is not set; it installs the sandbox runtime from npm (./bootstrap check sets it)")
+    if not sdk.asked("installs the sandbox runtime from npm"):
         sys.exit(SKIPPED)
-    if not prepare():
-        if os.environ.get("MANGO_TEST_SDK") == "require":
-            print("not ok - the sandbox runtime could not be installed, and MANGO_TEST_SDK=require forbids to go on without it")
-            sys.exit(1)
-        sys.exit(SKIPPED)
+    ready = prepare()
+    status = sdk.cannot_begin(ready, not ready)
+    if status is not None:
+        sys.exit(status)
     main()

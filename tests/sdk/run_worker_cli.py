@@ -13,24 +13,16 @@ import subprocess
 import sys
 import traceback
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
-import go_tool  # noqa: E402
-import run as sdk  # noqa: E402
-from harness import BUILD, SKIPPED, FakeModel, Mangod, Process, wait_for  # noqa: E402
-from run_workers import issue  # noqa: E402
-from turns import IDLE, fake  # noqa: E402
+import go_tool
+import sdk_rig as sdk
+from harness import BUILD, SKIPPED, FakeModel, Mangod, Process, wait_for
+from sdk_rig import RUNNER, Failure
+from worker_rig import Sessions, issue
 
 CLI, CLI_RELEASE = "github.com/anthropics/anthropic-cli", "v1.20.0"
 EXAMPLES = ["managed-agents-self-hosted-sandbox-worker", "managed-agents-observe-tool-calls", "managed-agents-worker-dispatch"]
 BUILD_S, TURN_S, EXAMPLE_S = 600, 90, 150
-RUNNER = os.path.join(BUILD, "plugins", "loadable", "mango-local-runner")
 PLAY = {"What is the current time?": 'tool current_time {}\ntool bash {"command":"pwd"}\n---\ntext It is late.', "Serve me": 'tool current_time {}\ntool bash {"command":"pwd"}\n---\ntext Served.'}
-
-
-class Failure(AssertionError):
-    pass
 
 
 def build(go, folder, output, package, **env):
@@ -64,25 +56,22 @@ def examples(go, work):
     return {name: build(go, os.path.join(copy, "examples"), os.path.join(work, name), f"./{name}") for name in EXAMPLES}
 
 
-class Rig:
+class Rig(Sessions):
     """An environment, its key and a folder for each check."""
+
+    TURN_S = TURN_S
 
     def __init__(self, server, name):
         self.server, self.client, self.processes = server, server.client, []
         self.folder = os.path.join(server.dir, name)
         os.makedirs(self.folder)
         self.environment = self.client.post("/v1/environments", {"name": name, "config": {"type": "self_hosted"}})["id"]
-        self.key = issue(server)(self.environment)
+        self.key = issue(server, self.environment)
 
-    def start(self, argv, cwd=None, **env):
+    def start(self, argv, **env):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("ANTHROPIC_", "MANGO_"))}
         own = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.server.port}", "ANTHROPIC_ENVIRONMENT_ID": self.environment, "ANTHROPIC_ENVIRONMENT_KEY": self.key, "ANTHROPIC_API_KEY": self.server.key, "MANGO_WORKER_RUNNER": RUNNER}
-        here = os.getcwd()
-        os.chdir(cwd or self.folder)
-        try:
-            p = Process(argv, {**kept, **own, **env}, os.path.join(self.folder, f"..{len(self.processes)}.log"))
-        finally:
-            os.chdir(here)
+        p = Process(argv, {**kept, **own, **env}, os.path.join(self.folder, f"..{len(self.processes)}.log"), cwd=self.folder)
         self.processes.append(p)
         return p
 
@@ -97,15 +86,9 @@ class Rig:
         agent = self.client.post("/v1/agents", {"name": "a", "model": "m", "tools": [{"type": "agent_toolset_20260401"}, time_tool]})["id"]
         return self.client.post("/v1/sessions", {"agent": agent, "environment_id": self.environment})["id"]
 
-    def results(self, session, n):
-        """The texts of the n results of a turn that ended."""
-
-        def over():
-            events = self.client.events(session)
-            return events if len(events) > 1 and events[-1]["type"] == IDLE and events[-1]["stop_reason"]["type"] == "end_turn" else None
-
-        events = wait_for("the turn ends", over, TURN_S, every=0.1)
-        got = [(e["content"][0]["text"], bool(e.get("is_error"))) for e in events if e["type"].endswith("tool_result")]
+    def texts(self, session, n):
+        """Of the n results of a turn that ended."""
+        got = self.results(self.wait_end(session))
         if len(got) != n or any(error for _, error in got):
             raise Failure(f"{n} results without errors were expected: {got}")
         return [text for text, _ in got]
@@ -116,12 +99,11 @@ class Rig:
             s = self.session()
             script = [f'tool write {{"file_path":"a.txt","content":"one {i}\\n"}}', "---", 'tool edit {"file_path":"a.txt","old_string":"one","new_string":"two"}', "---", 'tool read {"file_path":"a.txt"}',
                       'tool bash {"command":"pwd"}', 'tool glob {"pattern":"*.txt"}', 'tool grep {"pattern":"two"}', "---", "text done"]  # fmt: skip
-            self.client.say(s, fake(*script))
-            results = self.results(s, 6)
+            self.say(s, *script)
+            results = self.texts(s, 6)
             if f"two {i}" not in results[2] or os.path.realpath(self.folder) not in results[3]:
                 raise Failure(results)
-            items = f"/v1/environments/{self.environment}/work?limit=1000"
-            wait_for("the worker leaves", lambda: {w["state"] for w in self.client.get(items)["data"]} == {"stopped"}, 60)
+            self.wait_left(timeout=60)
         if not worker.running():
             raise Failure("the worker ended")
         worker.signal(signal.SIGTERM)
@@ -155,7 +137,7 @@ def mango_worker_hands_items_to_the_cli(rig, ant, _):
 def example_self_hosted_sandbox_worker(rig, _, built):
     example = rig.start([built[EXAMPLES[0]]])
     session = wait_for("it made a session", lambda: re.search(r"created session.*session_id=(\S+)", example.log()), EXAMPLE_S)[1]
-    results = rig.results(session, 2)
+    results = rig.texts(session, 2)
     if not any(os.path.realpath(rig.folder) in r for r in results) or example.wait(EXAMPLE_S) != 0 or "--- session transcript ---" not in example.log():
         raise Failure(f"{results}\n{example.log()[-2000:]}")
 
@@ -170,7 +152,7 @@ def example_worker_dispatch(rig, ant, built):
     rig.start([ant or os.path.join(BUILD, "mango-worker"), *(["beta:worker", "poll"] if ant else ["poll", "--pass-environment-key"]), "--on-work", rig.script(built[EXAMPLES[2]])], ANTHROPIC_WORKDIR=rig.folder)
     session = rig.session()
     rig.client.say(session, "Serve me")
-    if not any(os.path.realpath(rig.folder) in r for r in rig.results(session, 2)):
+    if not any(os.path.realpath(rig.folder) in r for r in rig.texts(session, 2)):
         raise Failure("the folder is another")
 
 
@@ -194,8 +176,7 @@ def run(check, server, ant, built):
 
 
 def main():
-    if not os.environ.get("MANGO_TEST_SDK"):
-        print("skipped: MANGO_TEST_SDK is not set; it fetches the Go modules that the worker CLI needs (./bootstrap check sets it)")
+    if not sdk.asked("fetches the Go modules that the worker CLI needs"):
         return SKIPPED
     work = os.path.join(sdk.WORK, "worker-cli")
     os.makedirs(work, exist_ok=True)
@@ -213,11 +194,7 @@ def main():
         model.client.post("/script", {"when": PLAY})
         with concurrent.futures.ThreadPoolExecutor(len(checks)) as pool:
             passed = list(pool.map(lambda check: run(check, server, ant, built), checks))
-        if model.refused():
-            passed.append(False)
-            print(f"not ok - the endpoint had to refuse {model.refused()} requests")
-    print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
-    return 0 if all(passed) else 1
+        return sdk.finish(sum(passed), len(passed) - sum(passed), model)
 
 
 if __name__ == "__main__":

@@ -1,26 +1,23 @@
 """Compares mango-worker with the official TypeScript worker, request by request: both serve the same sessions of a mangod through a recording proxy that
 fails, cuts and delays the same requests. Order, method, path, the headers that matter and the bodies must be the same, but for the table ALLOWED.
 
-What is needed comes from npm into the build folder, as in run.py; MANGO_TEST_SDK must be set. MANGO_TEST_COMPARE=all runs every scenario, NAME,NAME some.
+What is needed comes from npm into the build folder, as in sdk_rig.py; MANGO_TEST_SDK must be set. MANGO_TEST_COMPARE=all runs every scenario, NAME,NAME some.
 """
 import concurrent.futures
 import json
 import os
 import re
-import shutil
 import sys
-import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
-from harness import SKIPPED, Database, FakeModel, Mangod, Process, wait_for  # noqa: E402
-from recorder import Cut, Recorder, Slow, Status  # noqa: E402
-from worker_rig import MangoWorker, issue  # noqa: E402
-import run as sdk  # noqa: E402
+import sdk_rig as sdk
+from harness import SKIPPED, Database, FakeModel, Mangod, wait_for
+from recorder import Cut, Recorder, Slow, Status
+from rig import fill
+from sdk_rig import OfficialWorker
+from turns import fake
+from worker_rig import IDLE_MS, MangoWorker, Sessions, issue
 
-SDK = "sdk-1.14.0"
-TTL_S, IDLE_MS, TURN_S = 6, 1500, 90
+TTL_S, TURN_S = 6, 90
 WORK = r"/work/[^/?]+/"
 
 # Headers that matter: what a server decides by. The others are the transport's and the SDK's telemetry.
@@ -62,43 +59,6 @@ MORE = {
 }
 
 
-def fake(*lines):
-    return "#fake\n" + "\n".join(lines)
-
-
-class Failure(AssertionError):
-    pass
-
-
-class TypeScript:
-    """The official worker, with the interface of MangoWorker."""
-
-    def __init__(self, node, url, environment, key, folder):
-        env = dict(os.environ, MANGO_BASE_URL=url, WORKER_ENVIRONMENT=environment, WORKER_KEY=key, WORKER_DIR=folder, WORKER_IDLE_MS=str(IDLE_MS), WORKER_ID="compared")
-        env.pop("ANTHROPIC_API_KEY", None)
-        cwd = os.getcwd()
-        os.chdir(sdk.WORK)
-        try:
-            self.process = Process([node, "worker.mjs", SDK], env, os.path.join(folder, f"..{time.monotonic_ns()}.log"))
-        finally:
-            os.chdir(cwd)
-        wait_for("the worker starts", lambda: "ready" in self.log(), 60)
-
-    def log(self):
-        return self.process.log()
-
-    def signal(self, number):
-        self.process.signal(number)
-
-    def end(self, timeout=60):
-        if self.process.running():
-            self.process.signal(15)
-        return self.process.wait(timeout)
-
-    def kill(self):
-        self.process.end()
-
-
 KINDS = [
     ("GET", r"/work/poll", "poll"),
     ("POST", WORK + "ack$", "ack"),
@@ -118,8 +78,10 @@ def kind(r):
     return f"{r.method} {r.path}"
 
 
-class Side:
+class Side(Sessions):
     """One worker behind a proxy of its own, on an environment of its own."""
+
+    TURN_S = TURN_S
 
     def __init__(self, name, server, database, start):
         self.name, self.server, self.start, self.client = name, server, start, server.client
@@ -155,23 +117,9 @@ class Side:
         agent = self.client.post("/v1/agents", {"name": self.name, "model": "m", "tools": [{"type": "agent_toolset_20260401", **toolset}, weather]})["id"]
         return self.client.post("/v1/sessions", {"agent": agent, "environment_id": self.environment})["id"]
 
-    def wait_end(self, session, reason="end_turn"):
-        def ended():
-            last = self.client.events(session)[-1]
-            return last if last["type"] == "session.status_idle" and last["stop_reason"]["type"] == reason else None
-
-        return wait_for(f"the turn ends ({self.name})", ended, TURN_S, every=0.1)
-
-    def turn(self, session, *script):
-        self.client.say(session, fake(*script))
-        self.wait_end(session)
-
     def wait_left(self):
-        def left():
-            page = self.client.get(f"/v1/environments/{self.environment}/work?limit=1000")
-            return not {"starting", "active", "stopping"} & {w["state"] for w in page["data"]}
-
-        wait_for(f"the worker leaves ({self.name})", left, 60)
+        """No worker has an item; a new one may wait."""
+        wait_for(f"the worker leaves ({self.name})", lambda: not {"starting", "active", "stopping"} & set(self.states()), 60)
 
     # ---- what was recorded ----
 
@@ -268,7 +216,7 @@ def a_custom_tool(side):
 def a_confirmation(side):
     s = side.new(default_config={"permission_policy": {"type": "always_ask"}})
     side.client.say(s, fake('tool bash {"command":"echo yes"}', 'tool bash {"command":"echo no"}', "---", "text done"))
-    ids = side.wait_end(s, "requires_action")["stop_reason"]["event_ids"]
+    ids = side.wait_end(s, reason="requires_action")[-1]["stop_reason"]["event_ids"]
     side.client.post(f"/v1/sessions/{s}/events", {"events": [{"type": "user.tool_confirmation", "tool_use_id": i, "result": r} for i, r in zip(ids, ("allow", "deny"))]})
     side.wait_end(s)
     side.wait_left()
@@ -345,23 +293,20 @@ SHORT = "one call,custom tool,confirmation,412 at once,stream fails,send fails,i
 
 
 def main():
-    if not os.environ.get("MANGO_TEST_SDK"):
-        print("skipped: MANGO_TEST_SDK is not set; it installs the official worker from npm (./bootstrap check sets it)")
+    if not sdk.asked("installs the official worker from npm"):
         return SKIPPED
-    sdk.prepare()
-    shutil.copy(os.path.join(HERE, "worker.mjs"), sdk.WORK)
-    if not sdk.install_npm("npm", sdk.open_text(os.path.join(HERE, "package.json"))) or not (node := sdk.install_node()):
-        return 1 if os.environ.get("MANGO_TEST_SDK") == "require" else SKIPPED
+    node = sdk.install_typescript() and sdk.install_node()
+    status = sdk.cannot_begin(node, not node)
+    if status is not None:
+        return status
     wanted = os.environ.get("MANGO_TEST_COMPARE", SHORT)
     wanted = [name for name, *_ in SCENARIOS] if wanted == "all" else wanted.split(",")
     failed = passed = 0
     with Database() as db, FakeModel() as model, Mangod(database=db, model_url=model.url, sandbox=None, env={"MANGO_WORK_TTL": f"{TTL_S}s", "MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX": None}) as server:
-        from rig import fill
-
         server.fill = lambda session: fill(db, session, 1300, 100)
         weather = {"program": "drive-worker", "env": {"WORKER_IDLE_MS": str(IDLE_MS)}}
         sides = [
-            Side("official", server, db, lambda *a: TypeScript(node, *a)),
+            Side("official", server, db, lambda *a: OfficialWorker([node, "worker.mjs", sdk.TYPESCRIPT[0]], *a)),
             Side("mango", server, db, lambda url, e, k, f: MangoWorker(url, e, k, f, **weather)),
         ]
         pool = concurrent.futures.ThreadPoolExecutor(2)
@@ -384,8 +329,7 @@ def main():
         finally:
             for side in sides:
                 side.close()
-    print(f"{passed} passed, {failed} failed; {len(ALLOWED)} kinds of differences are allowed, with their reasons in {os.path.basename(__file__)}")
-    return 1 if failed else 0
+    return sdk.finish(passed, failed, more=f"; {len(ALLOWED)} kinds of differences are allowed, with their reasons in {os.path.basename(__file__)}")
 
 
 if __name__ == "__main__":

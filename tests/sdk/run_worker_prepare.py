@@ -1,23 +1,18 @@
 """Compares what mango-worker and the official TypeScript worker prepare of one session: the folders of its skills and memory stores byte for byte, with modes. Then
 both change the files of stores that began alike, and the stores on the server must end alike, version by version.
 
-What is needed comes from npm into the build folder, as in run.py; MANGO_TEST_SDK must be set.
+What is needed comes from npm into the build folder, as in sdk_rig.py; MANGO_TEST_SDK must be set.
 """
 import json
 import os
-import shutil
 import stat
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
-from harness import SKIPPED, FakeModel, Mangod, wait_for  # noqa: E402
-from run_worker_compare import TURN_S, TypeScript  # noqa: E402
-from test_files import TYPE, multipart  # noqa: E402
-from worker_rig import MangoWorker, bash, issue  # noqa: E402
-from turns import fake  # noqa: E402
-import run as sdk  # noqa: E402
+import sdk_rig as sdk
+from harness import SKIPPED, FakeModel, Mangod
+from sdk_rig import Failure, OfficialWorker
+from test_files import TYPE, multipart
+from worker_rig import MangoWorker, Sessions, bash, issue
 
 NEW = {"anthropic-version": "2026-10-21"}
 SKILLS = [
@@ -32,10 +27,6 @@ CHANGES = [  # what a command of the session does in the folder of the store
 AFTER = {k: v for k, v in MEMORIES.items() if k not in ("/gone", "/many/044", "/many/000")} | {
     "/a": "changed", "/deep/er/b": "two\nadded to it", "/new/folder/file": "n", "/an empty one": "", "/\u00e9 \u4e2d.md": "\u00e9", "/many/moved": "m0", "/empty": "again",
 }  # fmt: skip
-
-
-class Failure(AssertionError):
-    pass
 
 
 def same(what, one, other):
@@ -59,7 +50,9 @@ def tree(top):
     return out
 
 
-class Rig:
+class Rig(Sessions):
+    TURN_S = 90
+
     def __init__(self, server, node):
         self.server, self.client, self.node = server, server.client, node
         self.environment = self.client.post("/v1/environments", {"name": "prepared", "config": {"type": "self_hosted"}})["id"]
@@ -71,7 +64,7 @@ class Rig:
         self.agent = self.client.post("/v1/agents", agent)["id"]
 
     def worker(self, name):
-        start = (lambda *a: TypeScript(self.node, *a)) if name == "official" else MangoWorker
+        start = (lambda *a: OfficialWorker([self.node, "worker.mjs", sdk.TYPESCRIPT[0]], *a)) if name == "official" else MangoWorker
         return start(f"http://127.0.0.1:{self.server.port}", self.environment, self.key, self.folder)
 
     def store(self, name):
@@ -84,18 +77,14 @@ class Rig:
         resources = [{"type": "memory_store", "memory_store_id": s, "access": access} for s in stores]
         return self.client.post("/v1/sessions", {"agent": self.agent, "environment_id": self.environment, "resources": resources})["id"]
 
-    def turn(self, name, session, command):
+    def ran(self, name, session, command):
         """One call of one worker, which has left the session afterwards."""
         worker = self.worker(name)
         try:
-            after = len(self.client.events(session))
-            self.client.say(session, fake(bash(command), "---", "text done"))
-            events = wait_for(f"the turn ends ({name})", lambda: (lambda e: e if len(e) > after and e[-1]["type"] == "session.status_idle" else None)(self.client.events(session)), TURN_S)
-            results = [e for e in events[after:] if e["type"] == "user.tool_result"]
-            if len(results) != 1 or results[0].get("is_error"):
+            results = self.results(self.turn(session, bash(command), "---", "text done"))
+            if len(results) != 1 or results[0][1]:
                 raise Failure(f"{name}: {results}")
-            items = f"/v1/environments/{self.environment}/work?limit=1000"
-            wait_for(f"the worker leaves ({name})", lambda: {w["state"] for w in self.client.get(items)["data"]} == {"stopped"}, 60)
+            self.wait_left(timeout=60)
             worker.end()
         except AssertionError:
             print(f"--- {name}\n{worker.log()[-3000:]}", flush=True)
@@ -103,20 +92,13 @@ class Rig:
         finally:
             worker.kill()
 
-    def pages(self, path):
-        out, page = [], ""
-        while page is not None:
-            answer = self.client.get(path + (f"&page={page}" if page else ""))
-            out, page = out + answer["data"], answer["next_page"]
-        return out
-
     def memories(self, store):
-        return {m["path"]: m["content"] for m in self.pages(f"/v1/memory_stores/{store}/memories?view=full&limit=20")}
+        return {m["path"]: m["content"] for m in self.client.pages(f"/v1/memory_stores/{store}/memories?view=full&limit=20")}
 
     def versions(self, store):
         """Path -> what was done to it, in order."""
         out = {}
-        for v in reversed(self.pages(f"/v1/memory_stores/{store}/memory_versions?limit=100")):
+        for v in reversed(self.client.pages(f"/v1/memory_stores/{store}/memory_versions?limit=100")):
             out.setdefault(v["path"], []).append((v["operation"], v["content_sha256"], v["created_by"]["type"]))
         return out
 
@@ -129,7 +111,7 @@ def what_is_prepared_of_one_session_is_the_same(rig):
     session = rig.session(notes, fixed)
     trees = {}
     for name in ("official", "mango"):
-        rig.turn(name, session, f"rm -rf {name}; mkdir {name}; cp -a skills memory {name}/")
+        rig.ran(name, session, f"rm -rf {name}; mkdir {name}; cp -a skills memory {name}/")
         trees[name] = {k: v for k, v in tree(os.path.join(rig.folder, name)).items() if not k.endswith(".lock")}
         left = [os.listdir(os.path.join(rig.folder, f)) for f in ("skills", "memory")]
         if left != [[], []]:
@@ -145,7 +127,7 @@ def what_is_prepared_of_one_session_is_the_same(rig):
 def what_they_do_to_a_store_is_the_same(rig):
     stores = {name: rig.store("changed") for name in ("official", "mango")}
     for name, store in stores.items():
-        rig.turn(name, rig.session(store), "cd memory/changed\n" + "\n".join(CHANGES))
+        rig.ran(name, rig.session(store), "cd memory/changed\n" + "\n".join(CHANGES))
     same("memories", rig.memories(stores["official"]), rig.memories(stores["mango"]))
     same("what was asked for, and the memories", AFTER, rig.memories(stores["mango"]))
     same("versions", rig.versions(stores["official"]), rig.versions(stores["mango"]))
@@ -154,7 +136,7 @@ def what_they_do_to_a_store_is_the_same(rig):
 def a_read_only_store_is_left_alone_by_both(rig):
     stores = {name: rig.store("fixed") for name in ("official", "mango")}
     for name, store in stores.items():
-        rig.turn(name, rig.session(store, access="read_only"), "cd memory/fixed; printf x > a; printf y > new; rm gone")
+        rig.ran(name, rig.session(store, access="read_only"), "cd memory/fixed; printf x > a; printf y > new; rm gone")
         same("memories", MEMORIES, rig.memories(store))
 
 
@@ -162,13 +144,12 @@ CHECKS = [what_is_prepared_of_one_session_is_the_same, what_they_do_to_a_store_i
 
 
 def main():
-    if not os.environ.get("MANGO_TEST_SDK"):
-        print("skipped: MANGO_TEST_SDK is not set; it installs the official worker from npm (./bootstrap check sets it)")
+    if not sdk.asked("installs the official worker from npm"):
         return SKIPPED
-    sdk.prepare()
-    shutil.copy(os.path.join(HERE, "worker.mjs"), sdk.WORK)
-    if not sdk.install_npm("npm", sdk.open_text(os.path.join(HERE, "package.json"))) or not (node := sdk.install_node()):
-        return 1 if os.environ.get("MANGO_TEST_SDK") == "require" else SKIPPED
+    node = sdk.install_typescript() and sdk.install_node()
+    status = sdk.cannot_begin(node, not node)
+    if status is not None:
+        return status
     failed = 0
     with FakeModel() as model, Mangod(database=None, model_url=model.url, sandbox=None, env={"MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX": None}) as server:
         rig = Rig(server, node)
@@ -179,11 +160,7 @@ def main():
             except AssertionError as e:
                 failed += 1
                 print(f"not ok - {check.__name__.replace('_', ' ')}: {e}", flush=True)
-        if model.refused():
-            failed += 1
-            print(f"not ok - the endpoint had to refuse {model.refused()} requests")
-    print(f"{len(CHECKS) - failed} passed, {failed} failed")
-    return 1 if failed else 0
+        return sdk.finish(len(CHECKS) - failed, failed, model)
 
 
 if __name__ == "__main__":

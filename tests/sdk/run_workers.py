@@ -1,86 +1,34 @@
 """Runs the official workers of the SDKs, unmodified, against a mangod of its own: EnvironmentWorker with its WorkPoller and SessionToolRunner, of four
 TypeScript releases, the newest Python and the newest Go. Each serves an environment of its own; all run side by side.
 
-What is needed comes from the registries into the build folder, as in run.py; MANGO_TEST_SDK must be set, and MANGO_TEST_SDK=require makes a client that
+What is needed comes from the registries into the build folder, as in sdk_rig.py; MANGO_TEST_SDK must be set, and MANGO_TEST_SDK=require makes a client that
 cannot be installed a failure. MANGO_TEST_WORKERS=NAME,NAME runs some of them only (sdk-1.14.0, python, go).
 """
 import concurrent.futures
-import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import time
 import traceback
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, HERE)
-sys.path.insert(0, os.path.join(HERE, "..", "e2e"))
-from harness import SKIPPED, Database, FakeModel, Mangod, wait_for  # noqa: E402
-from rig import fill  # noqa: E402
-from turns import IDLE, fake  # noqa: E402
-import run as sdk  # noqa: E402
+import sdk_rig as sdk
+from harness import SKIPPED, Database, FakeModel, Mangod, wait_for
+from rig import fill
+from sdk_rig import Failure, OfficialWorker
+from turns import fake
+from worker_rig import IDLE_MS, Sessions, issue
 
 TTL_S = 6  # a lease: short, so that lost ones are seen soon; heartbeats are at half of it
-IDLE_MS = 1500  # a worker leaves a session that has been idle so long
 TURN_S = 90  # seconds that a turn may take: a worker looks for work every 3 s at most, and the machine may be loaded
 
 
-class Failure(AssertionError):
-    pass
-
-
-class Worker:
-    """A worker process of one SDK, on an environment of its own."""
-
-    def __init__(self, suite, name="", mode="worker"):
-        self.suite = suite
-        env = dict(
-            os.environ,
-            MANGO_BASE_URL=f"http://127.0.0.1:{suite.server.port}",
-            WORKER_ENVIRONMENT=suite.environment,
-            WORKER_KEY=suite.key,
-            WORKER_DIR=suite.folder,
-            WORKER_IDLE_MS=str(IDLE_MS),
-            WORKER_ID=f"{suite.name}{name}",
-            WORKER_MODE=mode,
-        )
-        env.pop("ANTHROPIC_API_KEY", None)
-        self.log = os.path.join(suite.folder, f"..{suite.name}{name}.{time.monotonic_ns()}.log")
-        self.out = open(self.log, "wb")
-        self.process = subprocess.Popen(suite.argv, cwd=suite.cwd, env=env, stdin=subprocess.DEVNULL, stdout=self.out, stderr=subprocess.STDOUT, start_new_session=True)
-        suite.workers.append(self)
-        if mode == "worker":
-            wait_for(f"the worker of {suite.name} starts", lambda: "ready" in self.text(), 60)
-
-    def text(self):
-        with open(self.log, encoding="utf-8", errors="replace") as f:
-            return f.read()
-
-    def signal(self, number):
-        os.killpg(self.process.pid, number)
-
-    def end(self, timeout=60):
-        """As a supervisor ends it."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout)
-
-    def kill(self):
-        try:
-            self.signal(signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self.process.wait()
-        self.out.close()
-
-
-class Suite:
+class Suite(Sessions):
     """One SDK: what its workers must do."""
 
-    def __init__(self, name, argv, cwd, server, database, key):
-        self.name, self.argv, self.cwd, self.server, self.database, self.key = name, argv, cwd, server, database, key
+    TURN_S = TURN_S
+
+    def __init__(self, name, argv, server, database):
+        self.name, self.argv, self.server, self.database = name, argv, server, database
         self.client, self.workers, self.passed, self.failed = server.client, [], 0, 0
         self.folder = os.path.join(server.dir, f"work-{name}")
         os.makedirs(self.folder)
@@ -94,44 +42,10 @@ class Suite:
     def new(self, agent=None):
         return self.client.post("/v1/sessions", {"agent": agent or self.agent, "environment_id": self.environment})["id"]
 
-    def events(self, session):
-        return self.client.events(session)
-
-    def wait_end(self, session, after=0, reason="end_turn"):
-        """The session's events once a turn ended behind the first `after` of them."""
-
-        def ended():
-            events = self.events(session)
-            last = events[-1]
-            return events if len(events) > after and last["type"] == IDLE and last["stop_reason"]["type"] == reason else None
-
-        try:
-            return wait_for("the turn ends", ended, TURN_S, every=0.1)
-        except AssertionError as e:
-            tail = [(x["type"], json.dumps(x.get("content") or x.get("input") or "")[:200]) for x in self.events(session)[-12:]]
-            raise Failure(f"{e}; its last events are {tail}") from e
-
-    def turn(self, session, *script):
-        after = len(self.events(session))
-        self.client.say(session, fake(*script))
-        events = self.wait_end(session, after)[after:]
-        self.check_pairs(session)
-        return events
-
-    def results(self, events):
-        return [(e["content"][0]["text"] if e.get("content") else "", bool(e.get("is_error"))) for e in events if e["type"].endswith("tool_result")]
-
-    def check_pairs(self, session):
-        """Every call has exactly one result."""
-        events = self.events(session)
-        calls = [e["id"] for e in events if e["type"] in ("agent.tool_use", "agent.custom_tool_use")]
-        answers = [e.get("tool_use_id") or e.get("custom_tool_use_id") for e in events if e["type"].endswith("tool_result")]
-        if sorted(calls) != sorted(answers):
-            raise Failure(f"calls {calls}, results {answers}")
-
-    def work_state(self, session):
-        page = self.client.get(f"/v1/environments/{self.environment}/work?limit=1000")
-        return [w["state"] for w in page["data"] if w["data"]["id"] == session]
+    def begin(self, name="", mode="worker"):
+        worker = OfficialWorker(self.argv, f"http://127.0.0.1:{self.server.port}", self.environment, self.key, self.folder, self.name + name, mode)
+        self.workers.append(worker)
+        return worker
 
     def expect(self, what, condition, seen=""):
         if not condition:
@@ -167,7 +81,7 @@ class Suite:
     def a_confirmation(self):
         session = self.new(self.careful)
         self.client.say(session, fake('tool bash {"command":"echo confirmed"}', 'tool bash {"command":"echo denied"}', "---", "text done"))
-        idle = self.wait_end(session, 0, "requires_action")[-1]
+        idle = self.wait_end(session, reason="requires_action")[-1]
         ids = idle["stop_reason"]["event_ids"]
         self.expect("two calls wait", len(ids) == 2, ids)
         events = [{"type": "user.tool_confirmation", "tool_use_id": ids[0], "result": "allow"}, {"type": "user.tool_confirmation", "tool_use_id": ids[1], "result": "deny"}]
@@ -185,7 +99,7 @@ class Suite:
             if i == 0:
                 time.sleep(IDLE_MS / 1000 * 0.9)  # near the end of the window, where the race is: whichever side wins, it is served
             else:
-                wait_for("the worker leaves", lambda: "active" not in self.work_state(session), 30)
+                wait_for("the worker leaves", lambda: "active" not in self.states(session), 30)
 
     def a_history_of_over_1000_events(self):
         session = self.new()
@@ -200,7 +114,7 @@ class Suite:
         wait_for("it runs", lambda: os.path.exists(path), TURN_S)
         self.client.post(f"/v1/sessions/{session}/events", {"events": [{"type": "user.interrupt"}]})
         self.wait_end(session)
-        wait_for("the worker leaves", lambda: "active" not in self.work_state(session), 60)
+        wait_for("the worker leaves", lambda: "active" not in self.states(session), 60)
         self.turn(session, "text a fresh worker reads the history")
         with open(path, encoding="utf-8") as f:
             self.expect("it ran once", f.read() == "x\n")
@@ -211,14 +125,14 @@ class Suite:
         first = self.worker
         self.client.say(session, fake('tool bash {"command":"echo run >> %s; sleep 2; echo done"}' % path, "---", "text done"))
         wait_for("it runs", lambda: os.path.exists(path), TURN_S)
-        first.signal(signal.SIGSTOP)
-        second = Worker(self, "-second")
+        os.killpg(first.process.pid, signal.SIGSTOP)  # with its tools
+        second = self.begin("-second")
         self.wait_end(session)
-        first.signal(signal.SIGCONT)
+        os.killpg(first.process.pid, signal.SIGCONT)
         self.worker = second
         first.end()
         self.check_pairs(session)
-        self.expect("the item of the first is over, another one served", len(self.work_state(session)) >= 2, self.work_state(session))
+        self.expect("the item of the first is over, another one served", len(self.states(session)) >= 2, self.states(session))
 
     def a_shutdown_in_mid_tool_leaves_nothing_stuck(self):
         session = self.new()
@@ -226,21 +140,21 @@ class Suite:
         self.client.say(session, fake('tool bash {"command":"touch %s; sleep 4; echo done"}' % path, "---", "text done"))
         wait_for("it runs", lambda: os.path.exists(path), TURN_S)
         self.worker.end()
-        self.worker = Worker(self, "-third")
+        self.worker = self.begin("-third")
         self.wait_end(session)
         self.check_pairs(session)
 
     def drain_takes_what_there_is_and_ends(self):
         self.worker.end()
-        wait_for("nothing is held", lambda: not {"starting", "active", "stopping"} & set(s["state"] for s in self.client.get(f"/v1/environments/{self.environment}/work?limit=1000")["data"]), 30)
+        wait_for("nothing is held", lambda: not {"starting", "active", "stopping"} & set(self.states()), 30)
         sessions = [self.new() for _ in range(2)]
         for s in sessions:
             self.client.say(s, "hello")
-        drain = Worker(self, "-drain", "drain")
-        self.expect("it ended by itself", drain.process.wait(60) == 0, drain.text()[-800:])
+        drain = self.begin("-drain", "drain")
+        self.expect("it ended by itself", drain.process.wait(60) == 0, drain.log()[-800:])
         for s in sessions:
-            self.expect("each was handed out", f"drained {s}" in drain.text(), drain.text()[-800:])
-        self.worker = Worker(self, "-fourth")  # what the drain acknowledged and nobody ran comes back with its lease
+            self.expect("each was handed out", f"drained {s}" in drain.log(), drain.log()[-800:])
+        self.worker = self.begin("-fourth")  # what the drain acknowledged and nobody ran comes back with its lease
         for s in sessions:
             self.expect("and is served after all", "from the worker" in self.results(self.turn(s, 'tool bash {"command":"echo from the worker"}', "---", "text done"))[0][0])
 
@@ -257,20 +171,20 @@ class Suite:
             self.failed += 1
             print(f"not ok - {self.name}: {check.__name__.replace('_', ' ')}\n{traceback.format_exc()}", flush=True)
             for w in self.workers[-2:]:
-                print(f"--- {os.path.basename(w.log)}\n{w.text()[-3000:]}", flush=True)
+                print(f"--- {os.path.basename(w.process.log_path)}\n{w.log()[-3000:]}", flush=True)
             return False
 
     def start(self):
         self.environment = self.client.post("/v1/environments", {"name": f"workers of {self.name}", "config": {"type": "self_hosted"}})["id"]
-        self.key = self.key(self.environment)
-        self.worker = Worker(self)
+        self.key = issue(self.server, self.environment)
+        self.worker = self.begin()
 
     def run_all(self):
         if not self.run(Suite.start, self):
             return
         for check in self.CHECKS:
-            if not self.run(check, self) and self.worker.process.poll() is not None:
-                self.worker = Worker(self, f"-again{self.failed}")
+            if not self.run(check, self) and not self.worker.process.running():
+                self.worker = self.begin(f"-again{self.failed}")
 
     # ---- a restart, for all at once ----
 
@@ -292,46 +206,26 @@ class Suite:
             w.kill()
 
 
-def prepare():
-    sdk.prepare()
-    for name in ("worker.mjs", "worker.py"):
-        shutil.copy(os.path.join(HERE, name), sdk.WORK)
-    os.makedirs(os.path.join(sdk.WORK, "go", "worker"), exist_ok=True)
-    shutil.copy(os.path.join(HERE, "go", "worker", "main.go"), os.path.join(sdk.WORK, "go", "worker"))
-
-
 def workers():
-    """(name, argv, folder) of each worker that can run here, and how many cannot."""
+    """(name, argv) of each worker that can run here, and how many cannot."""
     out, missing = [], 0
-    node = sdk.install_npm("npm", sdk.open_text(os.path.join(HERE, "package.json"))) and sdk.install_node()
+    node = sdk.install_typescript() and sdk.install_node()
     if node:
-        out += [(alias, [node, "worker.mjs", alias], sdk.WORK) for alias in sdk.TYPESCRIPT]
+        out += [(alias, [node, "worker.mjs", alias]) for alias in sdk.TYPESCRIPT]
     else:
         missing += 1
     venv = sdk.install_python()
     if venv:
-        out += [("python", [venv, "worker.py"], sdk.WORK)]
+        out += [("python", [venv, "worker.py"])]
     else:
         missing += 1
-    go = sdk.install_go("go", "go-worker.stamp", "worker/main.go", "serve", "./worker")
+    go = sdk.install_go("worker", "serve")
     if go:
-        out += [("go", [go], sdk.WORK)]
+        out += [("go", [go])]
     else:
         missing += 1
     wanted = [n for n in os.environ.get("MANGO_TEST_WORKERS", "").split(",") if n]
     return [w for w in out if not wanted or w[0] in wanted], missing
-
-
-def issue(server):
-    def key_of(environment):
-        mango = os.path.join(sdk.BUILD, "mango")
-        env = {**server.environment(), "LANG": "C.UTF-8"}
-        done = subprocess.run([mango, "api-key", "create", "--environment", environment, "worker"], env=env, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise Failure(done.stderr)
-        return json.loads(done.stdout)["key"]
-
-    return key_of
 
 
 def restart(suites, server):
@@ -342,18 +236,14 @@ def restart(suites, server):
 
 
 def main():
-    if not os.environ.get("MANGO_TEST_SDK"):
-        print("skipped: MANGO_TEST_SDK is not set; it installs clients from npm, PyPI and the Go proxy (./bootstrap check sets it)")
+    if not sdk.asked("installs clients from npm, PyPI and the Go proxy"):
         return SKIPPED
-    prepare()
     ready, missing = workers()
-    if missing and os.environ.get("MANGO_TEST_SDK") == "require":
-        print("not ok - a client could not be installed, and MANGO_TEST_SDK=require forbids to go on without it")
-        return 1
-    if not ready:
-        return SKIPPED
+    status = sdk.cannot_begin(ready, missing)
+    if status is not None:
+        return status
     with Database() as db, FakeModel() as model, Mangod(database=db, model_url=model.url, sandbox=None, env={"MANGO_WORK_TTL": f"{TTL_S}s", "MANGO_ALLOW_UNSAFE_LOCAL_SANDBOX": None}) as server:
-        suites = [Suite(name, argv, cwd, server, db, issue(server)) for name, argv, cwd in ready]
+        suites = [Suite(name, argv, server, db) for name, argv in ready]
         try:
             with concurrent.futures.ThreadPoolExecutor(len(suites)) as pool:
                 list(pool.map(Suite.run_all, suites))
@@ -361,12 +251,7 @@ def main():
         finally:
             for s in suites:
                 s.close()
-        failed = sum(s.failed for s in suites)
-        if model.refused():
-            failed += 1
-            print(f"not ok - the endpoint had to refuse {model.refused()} requests")
-    print(f"{sum(s.passed for s in suites)} passed, {failed} failed")
-    return 1 if failed else 0
+        return sdk.finish(sum(s.passed for s in suites), sum(s.failed for s in suites), model)
 
 
 if __name__ == "__main__":

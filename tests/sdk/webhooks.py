@@ -1,27 +1,15 @@
 """The official Python SDK's own verifier on notices that mangod sent. MANGO_NOTICES names their file."""
 import json
 import os
-import sys
-import traceback
 
 import anthropic
+from checks import Checks
 
 with open(os.environ["MANGO_NOTICES"], encoding="utf-8") as f:
     GIVEN = json.load(f)
 SECRET, NOTICES = GIVEN["secret"], GIVEN["notices"]
 webhooks = anthropic.Anthropic(api_key="unused").beta.webhooks
-counts = {"passed": 0, "failed": 0}
-
-
-def check(fn):
-    name = fn.__name__.replace("_", " ")
-    try:
-        fn()
-        counts["passed"] += 1
-        print(f"ok - python {anthropic.__version__}: {name}")
-    except Exception:
-        counts["failed"] += 1
-        print(f"not ok - python {anthropic.__version__}: {name}\n{traceback.format_exc()}")
+checks = Checks()
 
 
 def unwrap_takes_every_notice():
@@ -45,7 +33,6 @@ def unwrap_refuses_another_body_and_another_key():
             raise AssertionError("it was taken")
 
 
-check(unwrap_takes_every_notice)
-check(unwrap_refuses_another_body_and_another_key)
-print(f"{counts['passed']} passed, {counts['failed']} failed")
-sys.exit(1 if counts["failed"] else 0)
+checks.check(unwrap_takes_every_notice)
+checks.check(unwrap_refuses_another_body_and_another_key)
+checks.finish()
