@@ -76,6 +76,25 @@ bool mg_cli_db_open(const struct mg_conf *conf, bool migrate, struct mg_cli_db *
     return false;
 }
 
+bool mg_cli_db_of(struct mg_cli *c, struct mg_cli_db *ret)
+{
+    mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
+
+    return conf && mg_cli_db_open(conf, false, ret);
+}
+
+bool mg_cli_keyring(const struct mg_conf *conf, struct mg_keyring **ret)
+{
+    struct mg_err err = {0};
+    const char *path = mg_conf_strn(conf, MG_OPT_VAULT_KEYRING_FILE);
+
+    *ret = NULL;
+    if (!path || mg_keyring_load(path, ret, &err) == MG_OK)
+        return true;
+    (void)mg_cli_fail("%s", err.text);
+    return false;
+}
+
 void mg_cli_db_close(struct mg_cli_db *db)
 {
     struct mg_err err;

@@ -9,28 +9,12 @@
 enum { LINE_MAX_BYTES = 8192 };
 
 static const char WORKSPACE[] = "wrkspc_default";
+static const char KEY_TITLES[] =
+    "ID                                KEY      STATE     CREATED                      ENVIRONMENT   NAME";
 
 static struct mg_sv workspace(const struct mg_cli *c)
 {
     return mg_sv_of(mg_cli_has(c, "workspace") ? mg_cli_get(c, "workspace") : WORKSPACE);
-}
-
-/* Settings and database for a command, or its exit status. */
-static int open_all(struct mg_cli *c, struct mg_cli_db *db)
-{
-    mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
-
-    return conf && mg_cli_db_open(conf, false, db) ? MG_CLI_OK : MG_CLI_ERROR;
-}
-
-static void print_new(const struct mg_cli *c, const struct mg_id *id, const char *key)
-{
-    if (!c->text) {
-        printf("{\"id\":\"%s\",\"key\":\"%s\"}\n", id->s, key);
-        return;
-    }
-    printf("%s\n", key);
-    fprintf(stderr, "mango: made key %s. It is shown this once: only its digest is stored.\n", id->s);
 }
 
 int mg_cli_key_create(struct mg_cli *c)
@@ -40,22 +24,23 @@ int mg_cli_key_create(struct mg_cli *c)
     struct mg_err err = {0};
     char key[MG_API_KEY_TEXT];
     struct mg_sv environment = mg_sv_of(mg_cli_has(c, "environment") ? mg_cli_get(c, "environment") : "");
-    int status = open_all(c, &db);
+    int status = MG_CLI_OK;
 
-    if (status != MG_CLI_OK)
-        return status;
+    if (!mg_cli_db_of(c, &db))
+        return MG_CLI_ERROR;
     if (mg_api_key_issue(db.pg, workspace(c), environment, mg_sv_of(c->n_args ? c->args[0] : "key of the command line"),
                          &id, key, &err) < 0)
         status = mg_cli_fail("%s", err.text);
     else
-        print_new(c, &id, key);
+        mg_cli_made(c, "key", id.s, "key", key, "It is shown this once: only its digest is stored.");
     mg_wipe(key, sizeof(key));
     mg_cli_db_close(&db);
     return status;
 }
 
-static void print_key(struct mg_cli *c, const struct mg_api_key *k)
+static void print_key(const struct mg_cli *c, const void *row)
 {
+    const struct mg_api_key *k = row;
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(LINE_MAX_BYTES);
     char created[MG_TIME_LEN];
     bool revoked = k->revoked_us != INT64_MIN;
@@ -88,19 +73,15 @@ int mg_cli_key_list(struct mg_cli *c)
     struct mg_cli_db db = {0};
     struct mg_api_key *keys = NULL;
     struct mg_err err = {0};
-    int n = 0, status = open_all(c, &db);
-
-    if (status != MG_CLI_OK)
-        return status;
+    int n = 0, status = MG_CLI_OK;
     struct mg_sv of = mg_sv_of(mg_cli_has(c, "workspace") ? mg_cli_get(c, "workspace") : "");
+
+    if (!mg_cli_db_of(c, &db))
+        return MG_CLI_ERROR;
     if (mg_api_key_list(db.pg, c->arena, of, &keys, &n, &err) < 0)
         status = mg_cli_fail("%s", err.text);
-    if (c->text && n)
-        printf("%-32s  %-7s  %-8s  %-27s  %-12s  %s\n", "ID", "KEY", "STATE", "CREATED", "ENVIRONMENT", "NAME");
-    for (int i = 0; i < n; i++)
-        print_key(c, &keys[i]);
-    if (c->text && !n && status == MG_CLI_OK)
-        puts("(none)");
+    else
+        mg_cli_rows(c, KEY_TITLES, keys, sizeof(*keys), n, print_key);
     mg_cli_db_close(&db);
     return status;
 }
@@ -109,10 +90,10 @@ int mg_cli_key_revoke(struct mg_cli *c)
 {
     struct mg_cli_db db = {0};
     struct mg_err err = {0};
-    int status = open_all(c, &db);
+    int status = MG_CLI_OK;
 
-    if (status != MG_CLI_OK)
-        return status;
+    if (!mg_cli_db_of(c, &db))
+        return MG_CLI_ERROR;
     if (mg_api_key_revoke(db.pg, MG_SV(""), mg_sv_of(c->args[0]), &err) < 0)
         status = mg_cli_fail("%s", err.text);
     else

@@ -136,3 +136,23 @@ void mg_cli_clean(struct mg_buf *out, struct mg_sv text, bool lines)
         text = mg_sv_from(text, ch.len);
     }
 }
+
+void mg_cli_made(const struct mg_cli *c, const char *kind, const char *id, const char *member, const char *secret,
+                 const char *about)
+{
+    if (!c->text) {
+        printf("{\"id\":\"%s\",\"%s\":\"%s\"}\n", id, member, secret);
+        return;
+    }
+    printf("%s\n", secret);
+    fprintf(stderr, "mango: made %s %s. %s\n", kind, id, about);
+}
+
+void mg_cli_rows(const struct mg_cli *c, const char *titles, const void *rows, size_t size, int n,
+                 void (*print)(const struct mg_cli *c, const void *row))
+{
+    if (c->text)
+        puts(n ? titles : "(none)");
+    for (int i = 0; i < n; i++)
+        print(c, (const char *)rows + (size_t)i * size);
+}

@@ -68,8 +68,12 @@ static struct mg_plugin *backend(struct place *p, const char *name)
 
 /* ---- list ---- */
 
-static void print_row(struct mg_cli *c, const struct mg_sandbox_row *r)
+static const char LIST_TITLES[] =
+    "SESSION                           STATE     BACKEND       CREATED                      ID";
+
+static void print_row(const struct mg_cli *c, const void *row)
 {
+    const struct mg_sandbox_row *r = row;
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(LINE_MAX_BYTES);
     char created[MG_TIME_LEN];
 
@@ -95,22 +99,17 @@ static void print_row(struct mg_cli *c, const struct mg_sandbox_row *r)
 
 int mg_cli_sandbox_list(struct mg_cli *c)
 {
-    mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
     struct mg_cli_db db = {0};
     struct mg_sandbox_row *rows = NULL;
     struct mg_err err = {0};
     int n = 0, status = MG_CLI_OK;
 
-    if (!conf || !mg_cli_db_open(conf, false, &db))
+    if (!mg_cli_db_of(c, &db))
         return MG_CLI_ERROR;
     if (mg_sandbox_rows(db.pg, c->arena, MG_SV(""), &rows, &n, &err) < 0)
         status = mg_cli_fail("%s", err.text);
-    if (c->text && n)
-        printf("%-32s  %-8s  %-12s  %-27s  %s\n", "SESSION", "STATE", "BACKEND", "CREATED", "ID");
-    for (int i = 0; i < n; i++)
-        print_row(c, &rows[i]);
-    if (c->text && !n && status == MG_CLI_OK)
-        puts("(none)");
+    else
+        mg_cli_rows(c, LIST_TITLES, rows, sizeof(*rows), n, print_row);
     mg_cli_db_close(&db);
     return status;
 }

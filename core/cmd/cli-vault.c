@@ -10,19 +10,6 @@
 #include "store/vault.h"
 #include "store/webhook.h"
 
-/* The keyring of the settings. *ret NULL: none is named. False after a message. */
-static bool load(struct mg_conf *conf, struct mg_keyring **ret)
-{
-    struct mg_err err = {0};
-    const char *path = mg_conf_strn(conf, MG_OPT_VAULT_KEYRING_FILE);
-
-    *ret = NULL;
-    if (!path || mg_keyring_load(path, ret, &err) == MG_OK)
-        return true;
-    (void)mg_cli_fail("%s", err.text);
-    return false;
-}
-
 /* A new file beside the old one, moved over it when it is whole. */
 static int write_file(const char *path, struct mg_sv text)
 {
@@ -68,7 +55,7 @@ int mg_cli_vault_new_key(struct mg_cli *c)
 
     if (!conf)
         return MG_CLI_ERROR;
-    if (path && access(path, F_OK) == 0 && !load(conf, &k))
+    if (path && access(path, F_OK) == 0 && !mg_cli_keyring(conf, &k))
         return MG_CLI_ERROR;
     struct mg_sv id = new_id(c);
     int status = MG_CLI_OK;
@@ -94,7 +81,7 @@ int mg_cli_vault_rekey(struct mg_cli *c)
     int64_t n = 0;
     int status = MG_CLI_OK;
 
-    if (!conf || !load(conf, &k))
+    if (!conf || !mg_cli_keyring(conf, &k))
         return MG_CLI_ERROR;
     if (!k)
         return mg_cli_fail(

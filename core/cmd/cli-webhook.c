@@ -7,23 +7,9 @@
 #include "service/webhook.h"
 #include "store/webhook.h"
 
-enum { LINE_MAX_BYTES = 16384 };
+enum { LINE_MAX_BYTES = 16384 /* of one webhook: its URL and its types */ };
 
-/* The keyring of the settings; NULL after a message. */
-static struct mg_keyring *load_keyring(const struct mg_conf *conf)
-{
-    const char *path = mg_conf_strn(conf, MG_OPT_VAULT_KEYRING_FILE);
-    struct mg_keyring *k = NULL;
-    struct mg_err err = {0};
-
-    if (!path)
-        (void)mg_cli_fail(
-            "MANGO_VAULT_KEYRING_FILE is not set: signing keys are kept sealed; make a keyring with mango "
-            "vault new-key, and start mangod with it");
-    else if (mg_keyring_load(path, &k, &err) < 0)
-        (void)mg_cli_fail("%s", err.text);
-    return k;
-}
+static const char TITLES[] = "ID                              STATE     PENDING  FAILED  URL";
 
 static void print_types(struct mg_jw *w, struct mg_sv types)
 {
@@ -32,16 +18,6 @@ static void print_types(struct mg_jw *w, struct mg_sv types)
     while (types.len)
         mg_jw_str(w, mg_sv_split(&types, ','));
     mg_jw_arr_end(w);
-}
-
-static void print_new(const struct mg_cli *c, const struct mg_id *id, const char *secret)
-{
-    if (!c->text) {
-        printf("{\"id\":\"%s\",\"signing_secret\":\"%s\"}\n", id->s, secret);
-        return;
-    }
-    printf("%s\n", secret);
-    fprintf(stderr, "mango: made webhook %s. Its signing secret is shown this once.\n", id->s);
 }
 
 static int create(struct mg_cli *c, const struct mg_conf *conf, const struct mg_keyring *k)
@@ -64,7 +40,7 @@ static int create(struct mg_cli *c, const struct mg_conf *conf, const struct mg_
     if (mg_webhook_create(c->arena, db.pg, k, in, url, types, n, &id, secret, &err) < 0)
         status = mg_cli_fail("%s", err.text);
     else
-        print_new(c, &id, secret);
+        mg_cli_made(c, "webhook", id.s, "signing_secret", secret, "Its signing secret is shown this once.");
     mg_wipe(secret, sizeof(secret));
     mg_cli_db_close(&db);
     return status;
@@ -73,15 +49,20 @@ static int create(struct mg_cli *c, const struct mg_conf *conf, const struct mg_
 int mg_cli_webhook_create(struct mg_cli *c)
 {
     mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
-    struct mg_keyring *k = conf ? load_keyring(conf) : NULL;
-    int status = k ? create(c, conf, k) : MG_CLI_ERROR;
+    struct mg_keyring *k = NULL;
 
+    if (!conf || !mg_cli_keyring(conf, &k))
+        return MG_CLI_ERROR;
+    int status = k ? create(c, conf, k)
+                   : mg_cli_fail("MANGO_VAULT_KEYRING_FILE is not set: signing keys are kept sealed; make a keyring "
+                                 "with mango vault new-key, and start mangod with it");
     mg_keyring_free(k);
     return status;
 }
 
-static void print_one(const struct mg_cli *c, const struct mg_webhook_row *x)
+static void print_one(const struct mg_cli *c, const void *row)
 {
+    const struct mg_webhook_row *x = row;
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(LINE_MAX_BYTES);
     bool disabled = x->disabled_us != INT64_MIN;
 
@@ -104,20 +85,9 @@ static void print_one(const struct mg_cli *c, const struct mg_webhook_row *x)
     mg_jw_ktime(&w, "disabled_at", x->disabled_us);
     mg_jw_kint(&w, "pending", x->pending);
     mg_jw_kint(&w, "failed", x->failed);
-    if (x->last_error.ptr)
-        mg_jw_kstr(&w, "last_error", x->last_error);
-    else
-        mg_jw_knull(&w, "last_error");
+    mg_jw_kstr_or_null(&w, "last_error", x->last_error);
     mg_jw_obj_end(&w);
     puts(out.ptr ? out.ptr : "");
-}
-
-/* The database of the settings, or false after a message. */
-static bool open_all(struct mg_cli *c, struct mg_cli_db *db)
-{
-    mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
-
-    return conf && mg_cli_db_open(conf, false, db);
 }
 
 int mg_cli_webhook_list(struct mg_cli *c)
@@ -128,16 +98,12 @@ int mg_cli_webhook_list(struct mg_cli *c)
     int n = 0, status = MG_CLI_OK;
     struct mg_sv of = mg_sv_of(mg_cli_has(c, "workspace") ? mg_cli_get(c, "workspace") : "");
 
-    if (!open_all(c, &db))
+    if (!mg_cli_db_of(c, &db))
         return MG_CLI_ERROR;
     if (mg_webhook_list(c->arena, db.pg, of, &rows, &n, &err) < 0)
         status = mg_cli_fail("%s", err.text);
-    if (c->text && n)
-        printf("%-30s  %-8s  %7s  %6s  %s\n", "ID", "STATE", "PENDING", "FAILED", "URL");
-    for (int i = 0; i < n; i++)
-        print_one(c, &rows[i]);
-    if (c->text && !n && status == MG_CLI_OK)
-        puts("(none)");
+    else
+        mg_cli_rows(c, TITLES, rows, sizeof(*rows), n, print_one);
     mg_cli_db_close(&db);
     return status;
 }
@@ -148,7 +114,7 @@ static int end(struct mg_cli *c, mg_rc (*fn)(struct mg_pg *pg, struct mg_sv id, 
     struct mg_err err = {0};
     int status = MG_CLI_OK;
 
-    if (!open_all(c, &db))
+    if (!mg_cli_db_of(c, &db))
         return MG_CLI_ERROR;
     if (fn(db.pg, mg_sv_of(c->args[0]), &err) < 0)
         status = mg_cli_fail("%s", err.text);

@@ -82,6 +82,13 @@ void mg_cli_compact(struct mg_buf *out, struct mg_sv json);
 void mg_cli_pretty(struct mg_buf *out, struct mg_sv json);
 /* Prints a JSON value: indented for people, else as one line. */
 void mg_cli_print(const struct mg_cli *c, struct mg_sv json);
+/* What was made, and its secret, which is shown this once: as {"id":ID,"MEMBER":SECRET}; for people the secret alone, with "made KIND ID. ABOUT" on
+ * standard error. */
+void mg_cli_made(const struct mg_cli *c, const char *kind, const char *id, const char *member, const char *secret,
+                 const char *about);
+/* n rows of size bytes each, by print; for people with a line of titles above. */
+void mg_cli_rows(const struct mg_cli *c, const char *titles, const void *rows, size_t size, int n,
+                 void (*print)(const struct mg_cli *c, const void *row));
 /* Text of others (titles, model output) without control characters that a terminal obeys; keeps newlines and tabs if lines. */
 void mg_cli_clean(struct mg_buf *out, struct mg_sv text, bool lines);
 
