@@ -161,6 +161,15 @@ static size_t port_at(struct mg_sv authority)
     return from + mg_sv_find(mg_sv_from(authority, from), ':');
 }
 
+/* Of what stands behind the scheme. */
+static struct mg_sv authority_of(struct mg_sv rest)
+{
+    size_t n = 0;
+    while (n < rest.len && rest.ptr[n] != '/' && rest.ptr[n] != '?')
+        n++;
+    return mg_sv_n(rest.ptr, n);
+}
+
 bool mg_server_url_normal(struct mg_arena *a, struct mg_sv url, struct mg_sv *ret)
 {
     const char *at = memmem(url.ptr, url.len, "://", 3);
@@ -168,13 +177,11 @@ bool mg_server_url_normal(struct mg_arena *a, struct mg_sv url, struct mg_sv *re
         return false;
     struct mg_sv scheme = lower(a, mg_sv_n(url.ptr, (size_t)(at - url.ptr)));
     struct mg_sv rest = mg_sv_n(at + 3, url.len - scheme.len - 3);
-    size_t n = 0;
-    while (n < rest.len && rest.ptr[n] != '/' && rest.ptr[n] != '?')
-        n++;
-    struct mg_sv authority = mg_sv_n(rest.ptr, n), path = mg_sv_from(rest, n);
+    struct mg_sv authority = authority_of(rest), path = mg_sv_from(rest, authority.len);
     size_t colon = port_at(authority);
     struct mg_sv host = lower(a, mg_sv_n(authority.ptr, colon)), port = mg_sv_from(authority, colon + 1);
-    bool good = (mg_sv_eqz(scheme, "https") || mg_sv_eqz(scheme, "http")) && host.len && !memchr(rest.ptr, '@', n);
+    bool good = (mg_sv_eqz(scheme, "https") || mg_sv_eqz(scheme, "http")) && host.len &&
+                !memchr(authority.ptr, '@', authority.len);
     if (!good)
         return false;
     bool query = path.len && memchr(path.ptr, '?', path.len);
@@ -184,4 +191,10 @@ bool mg_server_url_normal(struct mg_arena *a, struct mg_sv url, struct mg_sv *re
     *ret = mg_arena_printf(a, "%.*s://%.*s%s%.*s%.*s", MG_SV_ARG(scheme), MG_SV_ARG(host), bare ? "" : ":",
                            bare ? 0 : (int)port.len, port.ptr, MG_SV_ARG(path));
     return true;
+}
+
+bool mg_server_url_has_port(struct mg_sv normal)
+{
+    struct mg_sv authority = authority_of(mg_sv_from(normal, mg_sv_find(normal, '/') + 2));
+    return port_at(authority) < authority.len;
 }

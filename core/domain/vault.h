@@ -69,6 +69,8 @@ mg_rc mg_auth_set_expiry(struct mg_arena *a, struct mg_sv auth, int64_t expires_
 /* One form for all spellings of a server's URL: scheme and host in lower case, no default port, no slash at the end.
  * False: it is no such URL, or has a user or a fragment. */
 bool mg_server_url_normal(struct mg_arena *a, struct mg_sv url, struct mg_sv *ret);
+/* Of such a form: whether it names a port, which is none that its scheme has anyway. */
+bool mg_server_url_has_port(struct mg_sv normal);
 
 /* vault_ids of a session or deployment: *ret is the JSON array, *ret_ids its items. */
 mg_rc mg_vault_ids_parse(struct mg_arena *a, const struct mg_json *v, struct mg_sv *ret, struct mg_sv **ret_ids,

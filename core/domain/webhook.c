@@ -59,20 +59,11 @@ const char *const mg_webhook_types[] = {
 enum { N_TYPES = sizeof(mg_webhook_types) / sizeof(mg_webhook_types[0]) - 1 };
 _Static_assert((int)N_TYPES <= (int)MG_WEBHOOK_TYPES_MAX, "\"all\" must fit into one webhook");
 
-static struct mg_sv trimmed(struct mg_sv s)
-{
-    while (s.len && s.ptr[0] == ' ')
-        s = mg_sv_from(s, 1);
-    while (s.len && s.ptr[s.len - 1] == ' ')
-        s.len--;
-    return s;
-}
-
 mg_rc mg_webhook_types_parse(struct mg_arena *a, struct mg_sv list, struct mg_sv **ret, int *ret_n, struct mg_err *err)
 {
     bool wanted[N_TYPES] = {false}, all = mg_sv_eqz(list, "all");
     while (!all && list.len) {
-        struct mg_sv one = trimmed(mg_sv_split(&list, ','));
+        struct mg_sv one = mg_sv_trim(mg_sv_split(&list, ','));
         int at = mg_word_index(mg_webhook_types, one);
         if (at < 0)
             return mg_err_set(err, MG_EINVAL, "'%.*s' is no type of event; there are: all, or some of %s",
@@ -92,9 +83,9 @@ mg_rc mg_webhook_types_parse(struct mg_arena *a, struct mg_sv list, struct mg_sv
 
 int64_t mg_webhook_retry_ms(int n)
 {
-    static const int steps_s[] = {MG_WEBHOOK_RETRY_MIN_S, 30, MG_WEBHOOK_RETRY_MAX_S};
-    int i = n < 1 ? 0 : n > 2 ? 1 : n - 1;
-    int64_t low = steps_s[i] * 1000LL, high = steps_s[i + 1] * 1000LL;
+    bool first = n <= 1;
+    int64_t low = (first ? MG_WEBHOOK_RETRY_MIN_S : MG_WEBHOOK_RETRY_MIDDLE_S) * 1000LL;
+    int64_t high = (first ? MG_WEBHOOK_RETRY_MIDDLE_S : MG_WEBHOOK_RETRY_MAX_S) * 1000LL;
     return low + (int64_t)mg_rng_below((uint64_t)(high - low + 1));
 }
 

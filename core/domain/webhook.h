@@ -7,10 +7,10 @@
 #include "base/err.h"
 
 enum {
-    MG_WEBHOOK_URL_MAX = 2048, /* bytes */
     MG_WEBHOOK_TYPES_MAX = 64, /* of one webhook: semantics WH1, as the next ones */
     MG_WEBHOOK_TRIES = 3,
     MG_WEBHOOK_RETRY_MIN_S = 5,
+    MG_WEBHOOK_RETRY_MIDDLE_S = 30, /* where the second try is at the latest, and the third at the earliest */
     MG_WEBHOOK_RETRY_MAX_S = 120,
     MG_WEBHOOK_KEPT_DAYS = 30, /* events, with what became of them */
     MG_WEBHOOK_KEY = 32,       /* bytes of the signing key */

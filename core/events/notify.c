@@ -231,6 +231,9 @@ static void take_item(struct mg_notify *n, struct mg_sv item, bool own)
     if (mg_sv_eqz(name, "key")) {
         if (n->opts.on_key)
             n->opts.on_key(n->opts.ctx, value);
+    } else if (mg_sv_eqz(name, "webhook")) {
+        if (n->opts.on_webhook)
+            n->opts.on_webhook(n->opts.ctx);
     } else if (own) {
         if (mg_sv_eqz(name, "ping") && mg_sv_to_i64(value, &number) && (uint64_t)number == n->ping_seq)
             n->pong_seq = n->ping_seq;

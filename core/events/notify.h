@@ -5,7 +5,7 @@
  * other nodes live. A wake-up is a hint that the table has more; a lost one costs the hub's repair interval, never an event.
  *
  * Payload: the sender's node id, then items separated by spaces: "sesn_…:SEQ", "env_…:1" (work was queued), "work_…:1" (its claim ended), "key:ID",
- * "*" (anything may have happened), "ping:N".
+ * "webhook:1" (the database itself: one was made, changed or ended), "*" (anything may have happened), "ping:N".
  *
  * Concurrency: everything but new and free may be called from any thread. Callbacks run on the notify thread, with no lock held. */
 #ifndef MG_EVENTS_NOTIFY_H
@@ -32,6 +32,7 @@ struct mg_notify_opts {
     void (*on_event)(void *ctx, struct mg_sv session, int64_t seq); /* another node committed events up to seq */
     void (*on_key)(void *ctx, struct mg_sv key_id);                 /* a key was revoked, here or anywhere */
     void (*on_work)(void *ctx, struct mg_sv environment);           /* another node queued work */
+    void (*on_webhook)(void *ctx);                                  /* webhooks changed, here or anywhere */
     void (*on_gap)(void *ctx); /* notifications may have been lost: look at every topic */
     void *ctx;
     unsigned drop_every; /* tests: every n-th wake-up is not sent; 0: none */

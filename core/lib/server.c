@@ -62,7 +62,7 @@ struct mg_server {
     struct mg_hub *hub;
     struct mg_notify *notify;
     struct mg_engine *_Atomic engine;
-    struct mg_webhooks *webhooks; /* NULL: there is no keyring, and so no webhook */
+    struct mg_webhooks *_Atomic webhooks; /* NULL: there is no keyring, and so no webhook */
     struct mg_key_cache *keys;
     /* Other threads reach the HTTP server under this lock, and find it gone before it is: they take it to read. */
     pthread_rwlock_t http_lock;
@@ -167,12 +167,19 @@ static void on_second(void *ctx, struct mg_engine *e, struct mg_pg *pg)
     mg_deploys_scan(e, s->sandboxes, pg);
 }
 
+static void on_webhook(void *ctx)
+{
+    struct mg_server *s = ctx;
+    mg_webhooks_changed(atomic_load(&s->webhooks));
+}
+
 static void on_gap(void *ctx)
 {
     struct mg_server *s = ctx;
     struct mg_engine *e = atomic_load(&s->engine);
     if (e)
         mg_engine_repair(e);
+    on_webhook(s);
 }
 
 static void on_database_down(void *ctx)
@@ -219,9 +226,7 @@ static mg_rc check_keyring(struct mg_server *s, struct mg_pg *pg, struct mg_err 
 {
     const char *path = mg_conf_strn(s->conf, MG_OPT_VAULT_KEYRING_FILE);
     mg_rc rc = path ? mg_keyring_load(path, &s->keyring, err) : MG_OK;
-    if (rc >= 0)
-        rc = mg_vault_check_keyring(pg, s->keyring, err);
-    return rc < 0 ? rc : mg_webhook_settle(pg, err);
+    return rc < 0 ? rc : mg_vault_check_keyring(pg, s->keyring, err);
 }
 
 static mg_rc prepare_database(struct mg_server *s, struct mg_err *err)
@@ -237,6 +242,8 @@ static mg_rc prepare_database(struct mg_server *s, struct mg_err *err)
         rc = check_keys(s, pg, err);
     if (rc == MG_OK)
         rc = check_keyring(s, pg, err);
+    if (rc == MG_OK)
+        rc = mg_webhook_settle(pg, err);
     /* The state folder's lock proves that no other node of a private database lives: turns of a killed one go on at once. */
     if (rc == MG_OK && s->embedded)
         rc = mg_pg_exec(pg, &SQL_FORGET_NODES, NULL, 0, NULL, err);
@@ -466,6 +473,7 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
                                                        .on_event = on_event,
                                                        .on_key = on_key,
                                                        .on_work = on_work,
+                                                       .on_webhook = on_webhook,
                                                        .on_gap = on_gap,
                                                        .ctx = s});
     const struct mg_engine_opts o = {
@@ -510,7 +518,13 @@ static mg_rc open_webhooks(struct mg_server *s, struct mg_err *err)
         .ca_file = mg_conf_strn(s->conf, MG_OPT_WEBHOOK_CA_FILE),
         .allow_private = mg_conf_bool(s->conf, MG_OPT_WEBHOOK_ALLOW_PRIVATE),
     };
-    return s->keyring ? mg_webhooks_start(&o, &s->webhooks, err) : MG_OK;
+    struct mg_webhooks *w = NULL;
+    if (!s->keyring)
+        return MG_OK;
+    mg_rc rc = mg_webhooks_start(&o, &w, err);
+    atomic_store(&s->webhooks, w);
+    mg_webhooks_changed(w); /* what was told of before it could be heard */
+    return rc;
 }
 
 static mg_rc open_http(struct mg_server *s, struct mg_err *err)

@@ -14,13 +14,14 @@
 #include "store/webhook.h"
 
 enum {
-    LOOK_MS = 500,             /* between two looks for what is due */
+    LOOK_MS = 500,             /* between two looks for what is due, while a webhook is active */
     PURGE_MS = 10 * 60 * 1000, /* between two looks for what is too old */
     PURGE_MAX = 1000,          /* events of one statement */
     BODY_MAX = 4096,           /* bytes of a notice: a few ids */
     ERROR_MAX = 200,           /* bytes of a kept error */
-    SIGNATURE_MAX = 64,
+    SIGNATURE_MAX = 64,        /* bytes of "v1," and a digest as base64: 47 */
 };
+_Static_assert(MG_WEBHOOK_CLAIM_S * 1000 > 2 * MG_WEBHOOK_SEND_MS, "a claim outlives its try");
 
 struct mg_webhooks {
     struct mg_webhooks_opts opts;
@@ -29,18 +30,20 @@ struct mg_webhooks {
     struct mg_id claim; /* of this process */
     unsigned sending;   /* the thread's: started, and not noted yet */
     uint64_t purge_ns;  /* the thread's */
+    bool active;        /* the thread's: there is a webhook that is */
+    bool unsure;        /* the thread's: active is to be read again */
     bool failing;       /* the thread's: the log has been told */
     pthread_t thread;
     pthread_mutex_t lock; /* of the following */
     pthread_cond_t changed;
     struct mg_list ended; /* tries */
+    bool hooks_changed;   /* the thread has not seen it yet */
     bool stopping;
     atomic_llong n_delivered, n_retried, n_given_up;
 };
 
 /* One try. Made and freed by the thread; the loop writes the result, and then puts it into ended. */
-struct
-try {
+struct attempt {
     struct mg_list link;
     struct mg_webhooks *webhooks;
     struct mg_arena *arena;
@@ -58,19 +61,14 @@ mg_rc mg_webhook_url_check(struct mg_sv url, bool allow_private, struct mg_err *
         return mg_err_set(err, MG_EINVAL,
                           "the URL must be an https:// URL of at most %d printable ASCII bytes without user, password "
                           "and fragment",
-                          MG_WEBHOOK_URL_MAX);
+                          MG_CREDENTIAL_URL_MAX);
     if (allow_private)
         return MG_OK;
     if (!mg_sv_starts(normal, "https://"))
         return mg_err_set(err, MG_EINVAL,
                           "the URL must begin with https://: whoever is on the way could read and repeat notices; "
                           "MANGO_WEBHOOK_ALLOW_PRIVATE=1 allows http");
-    struct mg_sv host = mg_sv_from(normal, strlen("https://"));
-    size_t end = mg_sv_find(host, '?');
-    host.len = mg_sv_find(host, '/');
-    host.len = end < host.len ? end : host.len;
-    struct mg_sv name = host.len && host.ptr[0] == '[' ? mg_sv_from(host, mg_sv_find(host, ']')) : host;
-    if (mg_sv_find(name, ':') < name.len) /* 443 itself has been left out of the normal form */
+    if (mg_server_url_has_port(normal))
         return mg_err_set(err, MG_EINVAL,
                           "the URL must name port 443 or none; MANGO_WEBHOOK_ALLOW_PRIVATE=1 allows "
                           "others");
@@ -89,7 +87,7 @@ static enum mg_net_go on_body(void *ctx, const char *p, size_t n)
 
 static void on_done(void *ctx, const struct mg_net_result *r)
 {
-    struct try *t = ctx;
+    struct attempt *t = ctx;
     struct mg_webhooks *w = t->webhooks;
     t->rc = r->rc;
     t->status = r->status;
@@ -100,15 +98,15 @@ static void on_done(void *ctx, const struct mg_net_result *r)
     pthread_mutex_unlock(&w->lock);
 }
 
-static void try_free(struct try *t)
+static void attempt_free(struct attempt *t)
 {
     mg_arena_free(t->arena);
     free(t);
 }
 
-static struct try *try_new(struct mg_webhooks *w, const struct mg_delivery *d)
+static struct attempt *attempt_new(struct mg_webhooks *w, const struct mg_delivery *d)
 {
-    struct try *t = mg_xcalloc(1, sizeof(*t));
+    struct attempt *t = mg_xcalloc(1, sizeof(*t));
     t->webhooks = w;
     t->arena = mg_arena_new();
     t->d = *d;
@@ -118,7 +116,7 @@ static struct try *try_new(struct mg_webhooks *w, const struct mg_delivery *d)
     return t;
 }
 
-static mg_rc post(struct mg_webhooks *w, const struct mg_delivery *d, struct try *t, struct mg_err *err)
+static mg_rc post(struct mg_webhooks *w, const struct mg_delivery *d, struct attempt *t, struct mg_err *err)
 {
     mg_auto(secret) struct mg_buf key = MG_BUF_INIT(MG_WEBHOOK_KEY);
     mg_auto(buf) struct mg_buf body = MG_BUF_INIT(BODY_MAX), signature = MG_BUF_INIT(SIGNATURE_MAX);
@@ -156,7 +154,7 @@ static mg_rc post(struct mg_webhooks *w, const struct mg_delivery *d, struct try
 
 /* ---- the thread ---- */
 
-static void note(struct mg_webhooks *w, const struct try *t)
+static void note(struct mg_webhooks *w, const struct attempt *t)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     struct mg_err err = {0};
@@ -181,12 +179,12 @@ static void note(struct mg_webhooks *w, const struct try *t)
                MG_F_INT("tries", tries), MG_F_SV("error", why));
 }
 
-static struct try *next_ended(struct mg_webhooks *w)
+static struct attempt *next_ended(struct mg_webhooks *w)
 {
-    struct try *t = NULL;
+    struct attempt *t = NULL;
     pthread_mutex_lock(&w->lock);
     if (!mg_list_empty(&w->ended)) {
-        t = mg_container_of(w->ended.next, struct try, link);
+        t = mg_container_of(w->ended.next, struct attempt, link);
         mg_list_del(&t->link);
     }
     pthread_mutex_unlock(&w->lock);
@@ -195,7 +193,7 @@ static struct try *next_ended(struct mg_webhooks *w)
 
 static void note_ended(struct mg_webhooks *w, bool stopping)
 {
-    for (struct try *t; (t = next_ended(w)); try_free(t)) {
+    for (struct attempt *t; (t = next_ended(w)); attempt_free(t)) {
         w->sending--;
         if (!stopping || t->rc != MG_ECANCELED)
             note(w, t);
@@ -222,7 +220,7 @@ static mg_rc send_due(struct mg_webhooks *w, struct mg_err *err)
     if (rc >= 0 && n)
         rc = open_net(w, err);
     for (int i = 0; rc >= 0 && i < n; i++) {
-        struct try *t = try_new(w, &due[i]);
+        struct attempt *t = attempt_new(w, &due[i]);
         struct mg_err why = {0};
         mg_hook("webhook.claimed");
         w->sending++;
@@ -233,11 +231,26 @@ static mg_rc send_due(struct mg_webhooks *w, struct mg_err *err)
     return rc;
 }
 
+static bool take_changed(struct mg_webhooks *w)
+{
+    pthread_mutex_lock(&w->lock);
+    bool changed = w->hooks_changed;
+    w->hooks_changed = false;
+    pthread_mutex_unlock(&w->lock);
+    return changed;
+}
+
 static mg_rc round_of(struct mg_webhooks *w, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     uint64_t now = mg_now_ns();
-    mg_rc rc = send_due(w, err);
+    mg_rc rc = MG_OK;
+    w->unsure |= take_changed(w);
+    if (w->unsure)
+        rc = mg_webhook_any(w->pg, &w->active, err);
+    w->unsure = rc < 0;
+    if (rc >= 0 && w->active)
+        rc = send_due(w, err);
     if (rc < 0 || now < w->purge_ns)
         return rc;
     w->purge_ns = now + PURGE_MS * UINT64_C(1000000);
@@ -247,9 +260,11 @@ static mg_rc round_of(struct mg_webhooks *w, struct mg_err *err)
 /* False: the end. */
 static bool wait_turn(struct mg_webhooks *w)
 {
-    uint64_t until_ns = mg_now_ns() + LOOK_MS * UINT64_C(1000000);
+    uint64_t look_ns = mg_now_ns() + LOOK_MS * UINT64_C(1000000);
+    uint64_t until_ns = w->active || w->failing ? look_ns : w->purge_ns;
     pthread_mutex_lock(&w->lock);
-    while (!w->stopping && mg_list_empty(&w->ended) && mg_cond_wait_until(&w->changed, &w->lock, until_ns))
+    while (!w->stopping && !w->hooks_changed && mg_list_empty(&w->ended) &&
+           mg_cond_wait_until(&w->changed, &w->lock, until_ns))
         ;
     bool stop = w->stopping;
     pthread_mutex_unlock(&w->lock);
@@ -285,6 +300,7 @@ mg_rc mg_webhooks_start(const struct mg_webhooks_opts *o, struct mg_webhooks **r
     pthread_mutex_init(&w->lock, NULL);
     mg_cond_init(&w->changed);
     mg_list_init(&w->ended);
+    w->unsure = true;
     int e = mg_thread_start(&w->thread, NULL, webhooks_main, w);
     if (e == 0) {
         *ret = w;
@@ -293,6 +309,16 @@ mg_rc mg_webhooks_start(const struct mg_webhooks_opts *o, struct mg_webhooks **r
     mg_pg_free(w->pg);
     free(w);
     return mg_err_errno(err, e, "cannot start the thread of the webhooks");
+}
+
+void mg_webhooks_changed(struct mg_webhooks *w)
+{
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->hooks_changed = true;
+    pthread_cond_signal(&w->changed);
+    pthread_mutex_unlock(&w->lock);
 }
 
 void mg_webhooks_stop(struct mg_webhooks *w)

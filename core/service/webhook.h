@@ -1,5 +1,7 @@
 /* Sends what webhooks are to be told: one thread of the process, which claims due deliveries, signs and posts them, and notes what became of them.
  *
+ * While no webhook is active it does nothing but look for what is too old every ten minutes.
+ *
  * A delivery is claimed by one node under a lease of MG_WEBHOOK_CLAIM_S. A node that dies while it sends leaves the delivery to whoever comes next:
  * it may come twice then, under the same webhook-id. */
 #ifndef MG_SERVICE_WEBHOOK_H
@@ -29,6 +31,8 @@ struct mg_webhooks_opts {
 mg_rc mg_webhooks_start(const struct mg_webhooks_opts *o, struct mg_webhooks **ret, struct mg_err *err) MG_MUSTCHECK;
 /* Ends what is being sent, which another node may send again; NULL is fine. */
 void mg_webhooks_stop(struct mg_webhooks *w);
+/* Webhooks may have been made or ended: from any thread. w NULL is fine. */
+void mg_webhooks_changed(struct mg_webhooks *w);
 /* w NULL: this server sends none. */
 void mg_webhooks_metrics(struct mg_webhooks *w, struct mg_pg *pg, struct mg_buf *out);
 

@@ -1,19 +1,21 @@
 #include "store/sandbox.h"
 
+#include "store/row.h"
+
 /* Many sandboxes at a time: for the reconciler and for operators. */
+
+static void fill_text(struct mg_arena *a, const struct mg_res *r, int i, void *row)
+{
+    *(struct mg_sv *)row = mg_arena_sv(a, mg_res_sv(r, i, 0));
+}
 
 static mg_rc texts(struct mg_pg *pg, struct mg_arena *a, const struct mg_stmt *sql, const struct mg_sv *params, int n,
                    struct mg_sv **ret, int *ret_n, struct mg_err *err)
 {
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_pg_exec(pg, sql, params, n, &r, err);
-    if (rc < 0)
-        return rc;
-    *ret_n = mg_res_rows(r);
-    *ret = mg_arena_alloc(a, (size_t)*ret_n * sizeof(**ret) + 1);
-    for (int i = 0; i < *ret_n; i++)
-        (*ret)[i] = mg_arena_sv(a, mg_res_sv(r, i, 0));
-    return MG_OK;
+    void *rows = NULL;
+    mg_rc rc = mg_row_list(a, pg, sql, params, n, sizeof(**ret), fill_text, &rows, ret_n, err);
+    *ret = rows;
+    return rc;
 }
 
 static const struct mg_stmt SQL_DELETING = {
@@ -74,27 +76,27 @@ static const struct mg_stmt SQL_ROWS = {
     " JOIN session_state st USING (session_id) WHERE $1 = '' OR i.session_id = $1 ORDER BY 9, 1",
 };
 
+static void fill_row(struct mg_arena *a, const struct mg_res *r, int i, void *row)
+{
+    *(struct mg_sandbox_row *)row = (struct mg_sandbox_row){
+        .session_id = mg_arena_sv(a, mg_res_sv(r, i, 0)),
+        .workspace_id = mg_arena_sv(a, mg_res_sv(r, i, 1)),
+        .provider = mg_arena_sv(a, mg_res_sv(r, i, 2)),
+        .external_id = mg_arena_sv(a, mg_res_sv(r, i, 3)),
+        .label = mg_arena_sv(a, mg_res_sv(r, i, 4)),
+        .state = mg_res_bool(r, i, 6)   ? "deleting"
+                 : mg_res_bool(r, i, 7) ? "making"
+                 : mg_res_bool(r, i, 5) ? "lost"
+                                        : "bound",
+        .created_us = mg_res_time(r, i, 8),
+    };
+}
+
 mg_rc mg_sandbox_rows(struct mg_pg *pg, struct mg_arena *a, struct mg_sv session, struct mg_sandbox_row **ret,
                       int *ret_n, struct mg_err *err)
 {
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_pg_exec(pg, &SQL_ROWS, &session, 1, &r, err);
-    if (rc < 0)
-        return rc;
-    *ret_n = mg_res_rows(r);
-    *ret = mg_arena_alloc(a, (size_t)*ret_n * sizeof(**ret) + 1);
-    for (int i = 0; i < *ret_n; i++)
-        (*ret)[i] = (struct mg_sandbox_row){
-            .session_id = mg_arena_sv(a, mg_res_sv(r, i, 0)),
-            .workspace_id = mg_arena_sv(a, mg_res_sv(r, i, 1)),
-            .provider = mg_arena_sv(a, mg_res_sv(r, i, 2)),
-            .external_id = mg_arena_sv(a, mg_res_sv(r, i, 3)),
-            .label = mg_arena_sv(a, mg_res_sv(r, i, 4)),
-            .state = mg_res_bool(r, i, 6)   ? "deleting"
-                     : mg_res_bool(r, i, 7) ? "making"
-                     : mg_res_bool(r, i, 5) ? "lost"
-                                            : "bound",
-            .created_us = mg_res_time(r, i, 8),
-        };
-    return MG_OK;
+    void *rows = NULL;
+    mg_rc rc = mg_row_list(a, pg, &SQL_ROWS, &session, 1, sizeof(**ret), fill_row, &rows, ret_n, err);
+    *ret = rows;
+    return rc;
 }

@@ -38,11 +38,20 @@ static mg_rc set_triggers(struct mg_pg *pg, bool on, struct mg_err *err)
     return rc;
 }
 
-static mg_rc settle_locked(struct mg_pg *pg, struct mg_err *err)
+mg_rc mg_webhook_any(struct mg_pg *pg, bool *ret, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
     mg_rc rc = mg_pg_exec(pg, &SQL_ANY, NULL, 0, &r, err);
-    return rc < 0 ? rc : set_triggers(pg, mg_res_bool(r, 0, 0), err);
+    if (rc >= 0)
+        *ret = mg_res_bool(r, 0, 0);
+    return rc;
+}
+
+static mg_rc settle_locked(struct mg_pg *pg, struct mg_err *err)
+{
+    bool any = false;
+    mg_rc rc = mg_webhook_any(pg, &any, err);
+    return rc < 0 ? rc : set_triggers(pg, any, err);
 }
 
 /* fn under the lock of whoever makes or ends webhooks, and the triggers as they must be afterwards. */
@@ -132,32 +141,31 @@ static const struct mg_stmt SQL_LIST = {
     " GROUP BY w.id ORDER BY w.created_at, w.id",
 };
 
+static void fill_row(struct mg_arena *a, const struct mg_res *r, int i, void *row)
+{
+    struct mg_webhook_row *x = row;
+    *x = (struct mg_webhook_row){
+        .id = mg_res_sv(r, i, 0),
+        .workspace = mg_res_sv(r, i, 1),
+        .url = mg_res_sv(r, i, 2),
+        .types = mg_res_sv(r, i, 3),
+        .created_us = mg_res_time(r, i, 4),
+        .disabled_us = mg_res_time(r, i, 5),
+        .pending = mg_res_int(r, i, 6),
+        .failed = mg_res_int(r, i, 7),
+        .last_error = mg_res_sv(r, i, 8),
+    };
+    struct mg_sv *const views[] = {&x->id, &x->workspace, &x->url, &x->types, &x->last_error};
+    mg_row_keep(a, views, sizeof(views) / sizeof(views[0]));
+}
+
 mg_rc mg_webhook_list(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace, struct mg_webhook_row **ret,
                       int *ret_n, struct mg_err *err)
 {
-    mg_auto(res) struct mg_res *r = NULL;
-    mg_rc rc = mg_pg_exec(pg, &SQL_LIST, &workspace, 1, &r, err);
-    if (rc < 0)
-        return rc;
-    *ret_n = mg_res_rows(r);
-    *ret = mg_arena_alloc(a, sizeof(**ret) * (size_t)(*ret_n + 1));
-    for (int i = 0; i < *ret_n; i++) {
-        struct mg_webhook_row *x = &(*ret)[i];
-        *x = (struct mg_webhook_row){
-            .id = mg_res_sv(r, i, 0),
-            .workspace = mg_res_sv(r, i, 1),
-            .url = mg_res_sv(r, i, 2),
-            .types = mg_res_sv(r, i, 3),
-            .created_us = mg_res_time(r, i, 4),
-            .disabled_us = mg_res_time(r, i, 5),
-            .pending = mg_res_int(r, i, 6),
-            .failed = mg_res_int(r, i, 7),
-            .last_error = mg_res_sv(r, i, 8),
-        };
-        struct mg_sv *const views[] = {&x->id, &x->workspace, &x->url, &x->types, &x->last_error};
-        mg_row_keep(a, views, sizeof(views) / sizeof(views[0]));
-    }
-    return MG_OK;
+    void *rows = NULL;
+    mg_rc rc = mg_row_list(a, pg, &SQL_LIST, &workspace, 1, sizeof(**ret), fill_row, &rows, ret_n, err);
+    *ret = rows;
+    return rc;
 }
 
 struct ending {

@@ -30,6 +30,8 @@ mg_rc mg_webhook_disable(struct mg_pg *pg, struct mg_sv id, struct mg_err *err) 
 mg_rc mg_webhook_delete(struct mg_pg *pg, struct mg_sv id, struct mg_err *err) MG_MUSTCHECK;
 /* Brings the triggers to what the webhooks need; for the start of a server: a command may have been killed in between. */
 mg_rc mg_webhook_settle(struct mg_pg *pg, struct mg_err *err) MG_MUSTCHECK;
+/* Whether there is one that is active. Every node is told by mg_notify when this may have changed. */
+mg_rc mg_webhook_any(struct mg_pg *pg, bool *ret, struct mg_err *err) MG_MUSTCHECK;
 /* Seals every signing key with the active one; *n grows by their number. */
 mg_rc mg_webhook_rekey(struct mg_pg *pg, const struct mg_keyring *k, int64_t *n, struct mg_err *err) MG_MUSTCHECK;
 
