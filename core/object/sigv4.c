@@ -36,11 +36,6 @@ static bool split(struct mg_sv url, struct parts *ret)
     return end < rest.len && end < mark;
 }
 
-static void hmac(struct mg_sv key, struct mg_sv data, uint8_t out[MG_SHA256_LEN])
-{
-    mg_hmac_sha256(key, data, out);
-}
-
 static struct mg_sv bytes(const uint8_t k[MG_SHA256_LEN])
 {
     return mg_sv_n((const char *)k, MG_SHA256_LEN);
@@ -52,11 +47,11 @@ static void sign(const struct mg_sigv4_key *key, struct mg_sv day, struct mg_sv 
     char first[MG_SIGV4_SECRET_MAX + 8];
     uint8_t a[MG_SHA256_LEN], b[MG_SHA256_LEN];
     (void)snprintf(first, sizeof(first), "AWS4%s", key->secret);
-    hmac(mg_sv_of(first), day, a);
-    hmac(bytes(a), mg_sv_of(key->region), b);
-    hmac(bytes(b), MG_SV("s3"), a);
-    hmac(bytes(a), MG_SV("aws4_request"), b);
-    hmac(bytes(b), text, a);
+    mg_hmac_sha256(mg_sv_of(first), day, a);
+    mg_hmac_sha256(bytes(a), mg_sv_of(key->region), b);
+    mg_hmac_sha256(bytes(b), MG_SV("s3"), a);
+    mg_hmac_sha256(bytes(a), MG_SV("aws4_request"), b);
+    mg_hmac_sha256(bytes(b), text, a);
     mg_hex(a, sizeof(a), out);
     mg_wipe(first, sizeof(first));
     mg_wipe(b, sizeof(b));

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "fuzz/fuzz.h"
 #include "domain/zip.h"
+#include "fuzz/fuzz.h"
 
 static void check_files(const struct mg_skill_file *files, int n)
 {
