@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Files of 500 MiB through mangod: upload and download throughput and the server's peak memory, beside cp for the folder, and for an S3 store beside boto3
-against the same server. Run under tests/support/pg-run; prints one line for each. MANGO_BENCH_MIB: another size. The S3 server is s3rver, or the
-versitygw that MANGO_TEST_VERSITYGW names; botocore and boto3 come from PyPI into the build folder.
+"""Rows 60 to 64: a file through mangod, up and down, beside cp for the folder, and for an S3 store beside boto3 against the same server; and what the server's
+peak memory grows by. Run by run.py; prints a line of JSON: row -> [reference, product]. MANGO_BENCH_MIB: another size, at most 500. The S3 server is
+s3rver, or the versitygw that MANGO_TEST_VERSITYGW names; botocore and boto3 come from PyPI into the build folder.
 """
+import contextlib
 import http.client
+import json
 import os
 import subprocess
 import sys
@@ -12,31 +14,28 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 from harness import BUILD, Mangod  # noqa: E402
-from test_objects import ACCESS, VERSITYGW, Store  # noqa: E402
+from sigv4 import venv  # noqa: E402
+from test_objects import ACCESS, Store  # noqa: E402
 
 MIB = 1024 * 1024
-SIZE = int(os.environ.get("MANGO_BENCH_MIB", "500")) * MIB - MIB  # a little less than the limit, since the form is counted
+SIZE = int(os.environ.get("MANGO_BENCH_MIB", "200")) * MIB - MIB  # a little less than a limit of 500 MiB, since the form is counted
 PIECE = MIB
 BOTO3 = "boto3==1.44.8"
 BOUNDARY = "mango-bench"
 CLIENT = """
-import resource, sys, time, boto3
+import sys, time, boto3
 _, endpoint, key, secret, path = sys.argv
 s3 = boto3.client("s3", endpoint_url=endpoint, aws_access_key_id=key, aws_secret_access_key=secret, region_name="us-east-1")
 t = time.monotonic(); s3.upload_file(path, "mango", "by-boto3"); up = time.monotonic() - t
 t = time.monotonic(); s3.download_file("mango", "by-boto3", path + ".back"); down = time.monotonic() - t
 s3.delete_object(Bucket="mango", Key="by-boto3")
-print(up, down, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+print(up, down)
 """
 
 
 def status(pid, name):
     with open(f"/proc/{pid}/status", encoding="ascii") as f:
         return next(int(line.split()[1]) / 1024 for line in f if line.startswith(name + ":"))
-
-
-def rate(seconds):
-    return f"{SIZE / MIB / seconds:7.0f} MiB/s"
 
 
 class Peak:
@@ -86,52 +85,49 @@ def download(server, ident):
     return time.monotonic() - start
 
 
-def measure(name, server, path):
-    up = Peak(server.process.pid)
+def measure(server, path):
+    """Seconds up and down, and MiB of the peak of the upload."""
+    peak = Peak(server.process.pid)
     ident, up_s = upload(server, path)
-    up_mib, down = up.mib(), Peak(server.process.pid)
-    down_s = download(server, ident)
-    print(f"{name:34} up {rate(up_s)} (peak +{up_mib:.1f} MiB)   down {rate(down_s)} (peak +{down.mib():.1f} MiB)", flush=True)
+    grown = peak.mib()
+    return up_s, download(server, ident), grown
 
 
-def boto3_python():
-    home = os.path.join(BUILD, "tests", "boto3")
-    python = os.path.join(home, "bin", "python")
-    if not os.path.exists(os.path.join(home, "done")):
-        subprocess.run([sys.executable, "-m", "venv", home], check=True)
-        subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", BOTO3], check=True)
-        with open(os.path.join(home, "done"), "w", encoding="ascii"):
-            pass
-    return python
+def by_boto3(store, path):
+    argv = [os.path.join(venv(BOTO3), "bin", "python"), "-c", CLIENT, f"http://127.0.0.1:{store.proxy.store}", ACCESS, store.secret, path]
+    return (float(x) for x in subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split())
 
 
-def beside_boto3(store, path):
-    endpoint = f"http://127.0.0.1:{store.proxy.store}"
-    done = subprocess.run([boto3_python(), "-c", CLIENT, endpoint, ACCESS, store.secret, path], capture_output=True, text=True, check=True)
-    up_s, down_s, peak = (float(x) for x in done.stdout.split())
-    print(f"{'boto3, the same store':34} up {rate(up_s)}   down {rate(down_s)} (the whole process: {peak:.1f} MiB)", flush=True)
+def copy(path):
+    start = time.monotonic()
+    subprocess.run(["cp", path, path + ".cp"], check=True)
+    subprocess.run(["sync", path + ".cp"], check=True)
+    return time.monotonic() - start
+
+
+def rows(path):
+    with open(path, "wb") as f:
+        for _ in range(SIZE // MIB):
+            f.write(os.urandom(MIB))
+    cp_s = copy(path)
+    with Mangod(sandbox=None) as server:
+        up_s, down_s, _ = measure(server, path)
+    with Store() as store:
+        direct = {**store.env, "MANGO_S3_ENDPOINT": f"http://127.0.0.1:{store.proxy.store}"}  # past the tests' proxy
+        with Mangod(env=direct, sandbox=None) as server:
+            store_up_s, store_down_s, grown = measure(server, path)
+        their_up_s, their_down_s = by_boto3(store, path)
+    pairs = [(cp_s, up_s), (cp_s, down_s), (their_up_s, store_up_s), (their_down_s, store_down_s)]
+    return {**{60 + i: [SIZE / MIB / s for s in pair] for i, pair in enumerate(pairs)}, 64: [None, grown]}
 
 
 def main():
     path = os.path.join(BUILD, "tests", f"bench-object-{os.getpid()}")
     try:
-        with open(path, "wb") as f:
-            for _ in range(SIZE // MIB):
-                f.write(os.urandom(MIB))
-        start = time.monotonic()
-        subprocess.run(["cp", path, path + ".cp"], check=True)
-        subprocess.run(["sync", path + ".cp"], check=True)
-        print(f"{'cp, and sync':34} {rate(time.monotonic() - start)}", flush=True)
-        with Mangod(sandbox=None) as server:
-            measure("mangod, a folder", server, path)
-        with Store() as store:
-            direct = {**store.env, "MANGO_S3_ENDPOINT": f"http://127.0.0.1:{store.proxy.store}"}  # past the tests' proxy
-            with Mangod(env=direct, sandbox=None) as server:
-                measure(f"mangod, {'versitygw' if VERSITYGW else 's3rver'}", server, path)
-            beside_boto3(store, path)
+        print(json.dumps(rows(path)))
     finally:
         for name in (path, path + ".cp", path + ".back"):
-            if os.path.exists(name):
+            with contextlib.suppress(FileNotFoundError):
                 os.remove(name)
 
 

@@ -2,7 +2,7 @@
 """The benchmarks: each row of the table is a ratio of mangod to a reference that is taken in the same run, so that it means the same on
 another machine. Run by `make bench` (ROWS="1 2 4" selects rows) under tests/support/pg-run --fsync --private --tcp.
 
-Reference and product alternate three times; the table shows the medians. Exit status 1 when a row is below its floor. Everything
+Reference and product alternate three times (in rows 60 to 64, once); the table shows the medians. Exit status 1 when a row is below its floor. Everything
 listens on loopback or a unix socket and is ended by process id. A row that cannot run here says why and fails.
 
     MANGO_BENCH_SESSIONS=100000 MANGO_BENCH_EVENTS=20    the stored sessions of row 24 and the events of each
@@ -945,6 +945,47 @@ def container_rows(first, service):
 
 container_rows(50, "daytona")
 container_rows(54, "opensandbox")
+
+
+def objects(b):
+    """What tests/bench/objects.py measured, once for all its rows."""
+
+    @contextlib.contextmanager
+    def make():
+        out = run([sys.executable, os.path.join(HERE, "objects.py")], timeout=400)
+        yield json.loads(out.strip().split("\n")[-1])
+
+    return b.part("objects", make)
+
+
+@row(60)
+def folder_up(b):
+    ref, got = objects(b)["60"]
+    yield ratio(60, "a file up into the folder, synced, of cp and sync", ref, got, " MiB/s", 0.15, 0.5)
+
+
+@row(61)
+def folder_down(b):
+    ref, got = objects(b)["61"]
+    yield ratio(61, "the same file down, of cp and sync", ref, got, " MiB/s", 0.7, 1)
+
+
+@row(62)
+def store_up(b):
+    ref, got = objects(b)["62"]
+    yield ratio(62, "a file up into an S3 store, of boto3's ten threads to the same", ref, got, " MiB/s", 0.4, 0.8)
+
+
+@row(63)
+def store_down(b):
+    ref, got = objects(b)["63"]
+    yield ratio(63, "the same file down, of boto3's", ref, got, " MiB/s", 0.7, 1)
+
+
+@row(64)
+def store_memory(b):
+    _, got = objects(b)["64"]
+    yield Result(64, "growth of peak memory in an upload to the S3 store", "", f"{got:.1f} MiB", got, 12, 8, False)
 
 
 def main():

@@ -22,22 +22,28 @@ INSTALL_S = 240
 AUTHORIZATION = re.compile(r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/s3/aws4_request, ?SignedHeaders=([a-z0-9;-]+), ?Signature=([0-9a-f]{64})")
 
 
-def botocore():
-    """Its modules auth, awsrequest and credentials; a SkipTest where the package cannot be had."""
-    home = os.path.join(BUILD, "tests", "botocore")
+def venv(package):
+    """The folder of a virtual environment with this package ("NAME==VERSION"), made once; a SkipTest where it cannot be had."""
+    home = os.path.join(BUILD, "tests", package.split("==")[0])
+    folder = os.path.join(home, "venv")
     os.makedirs(home, exist_ok=True)
     with open(os.path.join(home, "stamp"), "a+", encoding="utf-8") as f:
         fcntl.flock(f, fcntl.LOCK_EX)
         f.seek(0)
-        if f.read() != BOTOCORE:
-            pip = [os.path.join(home, "venv", "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", BOTOCORE]
-            for argv in ([sys.executable, "-m", "venv", os.path.join(home, "venv")], pip):
+        if f.read() != package:
+            pip = [os.path.join(folder, "bin", "python"), "-m", "pip", "install", "-q", "--disable-pip-version-check", package]
+            for argv in ([sys.executable, "-m", "venv", folder], pip):
                 done = subprocess.run(argv, capture_output=True, text=True, timeout=INSTALL_S)
                 if done.returncode != 0:
-                    raise unittest.SkipTest(f"{BOTOCORE} cannot be installed: {(done.stderr or done.stdout)[-300:]}")
+                    raise unittest.SkipTest(f"{package} cannot be installed: {(done.stderr or done.stdout)[-300:]}")
             f.truncate(0)
-            f.write(BOTOCORE)
-    for packages in glob.glob(os.path.join(home, "venv", "lib", "python3*", "site-packages")):
+            f.write(package)
+    return folder
+
+
+def botocore():
+    """Its modules auth, awsrequest and credentials."""
+    for packages in glob.glob(os.path.join(venv(BOTOCORE), "lib", "python3*", "site-packages")):
         if packages not in sys.path:
             sys.path.append(packages)
     return [importlib.import_module(f"botocore.{name}") for name in ("auth", "awsrequest", "credentials")]
