@@ -34,6 +34,11 @@ def left():
 OWN = os.environ.get("MANGO_TEST_DOCKER") == "own"
 
 
+def waits(marker, command="cat {}"):
+    """A command that reads a FIFO that nobody writes, until it is killed. The FIFO's name, a number, is how its processes are found."""
+    return f"mkfifo {marker} 2>/dev/null; {command.replace('{}', marker)}"
+
+
 class Wire:
     """A socket between a plugin and the Engine, whose connections can be cut."""
 

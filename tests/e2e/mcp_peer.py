@@ -1,4 +1,4 @@
-"""An MCP server for tests that can misbehave: Streamable HTTP by hand, standard library only.
+"""An MCP server for tests that can misbehave: Streamable HTTP by hand.
 
     with McpPeer() as peer:
         peer.url, peer.calls            # what tools/call got, in order
@@ -8,9 +8,10 @@ import base64
 import json
 import struct
 import threading
-import time
 import zlib
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from rig import HttpPeer
 
 
 def png(width=2, height=2):
@@ -182,10 +183,11 @@ class Handler(BaseHTTPRequestHandler):
     def call_structured(self, _peer, ident, _params):
         self.answer(200, b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"n":9007199254740993,"d":0.10}}}' % ident)
 
-    def call_progress(self, _peer, ident, params):
+    def call_progress(self, peer, ident, params):
         self.stream()
         for i in range(6):
-            time.sleep(0.25)  # the call's own slowness: each pause is below the server's limit, all together are above it
+            if peer.stopped.wait(0.25):  # the call's own slowness is what is tested: each pause is below the server's limit, all together are above it
+                return
             self.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": params["_meta"]["progressToken"], "progress": i}})
         self.event({"jsonrpc": "2.0", "id": ident, "result": text("made it")})
 
@@ -198,14 +200,9 @@ class Handler(BaseHTTPRequestHandler):
         return self.result(ident, text("after the new session"))
 
 
-class Server(ThreadingHTTPServer):
-    daemon_threads = True
+class McpPeer(HttpPeer):
+    handler = Handler
 
-    def handle_error(self, *_):
-        """Clients that hang up are part of the tests."""
-
-
-class McpPeer:
     def __init__(self, tools=None):
         self.tools, self.listing = list(tools or TOOLS), "ok"
         self.lock, self.stopped, self.cut = threading.Lock(), threading.Event(), threading.Event()
@@ -213,16 +210,13 @@ class McpPeer:
         self.requests, self.calls, self.deleted, self.sessions, self.expired = [], [], [], set(), False
 
     def __enter__(self):
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.server.peer = self
-        self.url = f"http://127.0.0.1:{self.server.server_port}/mcp"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        super().__enter__()
+        self.url = self.base + "/mcp"
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *exc):
         self.stopped.set()
-        self.server.shutdown()
-        self.server.server_close()
+        super().__exit__(*exc)
 
     def methods(self):
         with self.lock:

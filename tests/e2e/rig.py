@@ -3,6 +3,7 @@ import contextlib
 import ctypes
 import glob
 import http.client
+import http.server
 import os
 import random
 import re
@@ -11,6 +12,7 @@ import selectors
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 import unittest
@@ -119,6 +121,35 @@ def fill(db, session_id, n, size):
 
 def ids_of(client, session_id):
     return [e["id"] for e in client.events(session_id)]
+
+
+# ---- servers that the tested one calls ----
+
+
+class QuietServer(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, *_):
+        """Clients that hang up, or are killed, are part of the tests."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(*_)
+
+
+class HttpPeer:
+    """An HTTP server of a test, on a free port of this host within the with block. Its handlers find it as self.server.peer."""
+
+    handler = None
+
+    def __enter__(self):
+        self.server = QuietServer(("127.0.0.1", 0), self.handler)
+        self.server.peer = self
+        self.base = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 # ---- crashes ----

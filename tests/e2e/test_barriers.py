@@ -1,8 +1,10 @@
 """Calls that wait for a client: semantics PA1 to PA11, one test a statement (docs/semantics.md). Field case 10 (several gates) is in test_model_turns.py, cases 1
 to 4 are in tests/store/test-turn.c too."""
 
+import os
+
 from harness import main
-from turns import CUSTOM, IDLE, TurnCase, answered, calls, confirmation, custom_result, fake, interrupt, message, of, reason, results, shown, text, tool_result, types
+from turns import CUSTOM, IDLE, NEVER, TurnCase, answered, bash, calls, confirmation, custom_result, fake, interrupt, message, of, pass_gate, reason, results, shown, text, tool_result, types
 
 
 class Barriers(TurnCase):
@@ -43,7 +45,7 @@ class Barriers(TurnCase):
 
     def test_pa2_a_cloud_call_takes_no_result_of_a_client(self):
         sid = self.new(policy="always_allow")
-        self.until(sid, message(fake('tool bash {"command":"sleep 30"}', "---", "text done")), ends=("agent.tool_use",))
+        self.until(sid, message(fake(bash(NEVER), "---", "text done")), ends=("agent.tool_use",))
         self.assertIn("takes no result", self.refused(400, sid, tool_result(calls(self.events(sid))[0]["id"])))
         self.send(sid, interrupt())
 
@@ -182,14 +184,13 @@ class Barriers(TurnCase):
     def test_a_result_may_come_before_the_idle_event(self):
         """The server runs one call while the other waits: its answer is taken meanwhile."""
         sid = self.new(CUSTOM, policy="always_allow")
-        flag = f"{self.server.dir}/{sid}"
+        gate = f"{self.server.dir}/{sid}"
+        os.mkfifo(gate)
         with self.client.stream(sid) as stream:
-            slow = 'tool bash {"command":"while [ ! -e %s ]; do sleep 0.05; done; echo slow"}' % flag
-            self.send(sid, message(fake(slow, 'tool lookup {"n":1}', "---", "text done")))
+            self.send(sid, message(fake(bash(f"cat {gate}; echo slow"), 'tool lookup {"n":1}', "---", "text done")))
             call = stream.until("agent.custom_tool_use")[-1]["id"]
             self.send(sid, custom_result(call, "quick"))
-            with open(flag, "w", encoding="ascii"):
-                pass
+            pass_gate(lambda: [self.server.dir], sid)
             events = stream.until(IDLE)
         self.assertEqual(reason(events[-1]), "end_turn", "no barrier was left to wait for")
         self.assertEqual([b["content"][0]["text"].strip() for b in self.last_request()[-1]["content"]], ["slow", "quick"])

@@ -8,6 +8,7 @@ import threading
 import unittest
 
 from harness import BUILD, Database, FakeModel, Mangod, main, wait_for
+from turns import NEVER
 
 MANGO = os.path.join(BUILD, "mango")
 RUN_S = 60
@@ -112,7 +113,7 @@ class Conversations(unittest.TestCase):
         self.cli("run", "-", stdin="  \n", status=2)
 
     def test_interrupt_ends_the_turn_with_status_4(self):
-        process = self.cli.start("run", "run: sleep 300")
+        process = self.cli.start("run", f"run: {NEVER}")
         reader = Reader(process)
         wait_for("the tool runs", lambda: any(e["type"] == "agent.tool_use" for e in reader.events))
         process.send_signal(signal.SIGINT)

@@ -13,6 +13,7 @@ import unittest
 from api import ApiError
 from harness import Database, FakeModel, Mangod, main, wait_for
 from rig import POOL_MAX, SMALL_POOL, SseSocket, behind, http_ok, ids_of, mark, metrics, now, replicas
+from turns import GATE, stop_while_it_waits
 
 EXIT_CONFIG, EXIT_IN_USE = 78, 75  # docs/operating.md
 STATEMENT_BOUND_S = 30  # a request behind a database that went deaf: one statement's deadline, and one connect for those that queued
@@ -346,11 +347,11 @@ class Upgrade(unittest.TestCase):
     def test_case_100_a_stopped_servers_turns_and_gates_go_on(self):
         with Mangod() as m:
             busy, gated = m.client.new_session()["id"], self.gated_session(m.client)
-            flag = os.path.join(m.dir, "flag")
-            m.client.say(busy, f"run: touch {flag}; sleep 2; echo whole")
+            m.client.say(busy, f"run: cd {m.dir}; {GATE}; echo whole")
             m.client.say(gated, "run: echo later")
             gate = wait_for("the gate is open", lambda: next((e for e in m.client.events(gated) if e["type"] == "agent.tool_use"), None))
-            wait_for("the command runs", lambda: os.path.exists(flag))
+            wait_for("the command runs", lambda: os.path.exists(os.path.join(m.dir, "begun")))
+            self.assertEqual(stop_while_it_waits(m, m.dir), 0)
             m.restart()
             events = wait_for("the turn ends", lambda: self.ended(m.client, busy))
             self.assertEqual([e["content"][0]["text"].strip() for e in events if e["type"] == "agent.tool_result"], ["whole"])

@@ -9,7 +9,7 @@ import threading
 import time
 import unittest
 
-from docker_rig import OWN, Boxes, docker, kill_engine, left, under_engine
+from docker_rig import OWN, Boxes, docker, kill_engine, left, under_engine, waits
 from harness import Mangod, main, wait_for
 from rig import sanitized
 from sandbox import ECANCELED, EDENIED, EGONE, EQUOTA, OK, Driver, Hello, host_processes, label
@@ -134,7 +134,7 @@ class Escapes(Boxes):
         self.usable()
 
     def test_nothing_outlives_its_session(self):
-        self.d.sh(self.box, "(setsid sleep 7302.25 >/dev/null 2>&1 &); sleep 7302.25 & true")
+        self.d.sh(self.box, waits("7302.25", "(setsid cat {} >/dev/null 2>&1 &); cat {} & true"))
         if OWN:
             wait_for("the background processes", lambda: len(host_processes("7302.25")) >= 2)
         self.d.ok("destroy", self.box)
@@ -148,8 +148,8 @@ class Escapes(Boxes):
             self.d.ok("write", self.box, "mine", "secret")
             self.assertEqual(self.d.call("read", other, "mine", 0, 100)["status"], -9)
             self.assertEqual(self.d.out(other, "ls /workspace /tmp | grep -c mine; true"), "0")
-            self.d.sh(self.box, "sleep 7303.25 & true")
-            self.assertEqual(self.d.out(other, "ps ax | grep -c '[s]leep 7303.25'; true"), "0")
+            self.d.sh(self.box, waits("7303.25", "cat {} & true"))
+            self.assertEqual(self.d.out(other, "ps ax | grep -c '[c]at 7303.25'; true"), "0")
             self.assertEqual(self.d.call("attach", other, self.d.owner)["status"], OK)
             self.assertEqual(self.d.call("destroy", self.box)["status"], OK)
             self.assertEqual(self.d.out(other, "echo x"), "x")
@@ -162,8 +162,8 @@ class Life(Boxes):
         done = self.d.sh(self.box, "while :; do :; done", limit_ms=2000)
         self.assertTrue(done["timed_out"], done)
         self.assertLess(done["ms"], 5000)
-        running = [self.d.send("exec", self.box, 60000, 0, "sh -c 'sleep 7304.25 | sleep 7304.25'", "") for _ in range(10)]
-        wait_for("ten pipelines", lambda: int(self.d.out(self.box, "ps ax | grep -c '[s]leep 7304.25'; true")) >= 20)
+        running = [self.d.send("exec", self.box, 60000, 0, waits("7304.25", "sh -c 'cat {} | cat {}'"), "") for _ in range(10)]
+        wait_for("ten pipelines", lambda: int(self.d.out(self.box, "ps ax | grep -c '[c]at 7304.25'; true")) >= 20)
         for n in running:
             self.d.cancel(n)
         start = time.monotonic()
@@ -186,7 +186,7 @@ class Life(Boxes):
 
     def test_another_server_takes_over_what_a_killed_one_left(self):
         self.d.ok("write", self.box, "kept", "content")
-        self.d.send("exec", self.box, 60000, 0, "sleep 7305.25", "")
+        self.d.send("exec", self.box, 60000, 0, waits("7305.25"), "")
         wait_for("the command", lambda: host_processes("7305.25"))
         self.d.end()
         with Driver("docker") as d:
@@ -302,7 +302,7 @@ class Life(Boxes):
         self.assertEqual((done["code"], done["out_len"], done["stdout_bytes"]), (5, 65536, 100000000))
 
     def test_a_destroy_ends_what_runs(self):
-        n = self.d.send("exec", self.box, 60000, 0, "sleep 7306.25", "")
+        n = self.d.send("exec", self.box, 60000, 0, waits("7306.25"), "")
         wait_for("the command", lambda: host_processes("7306.25"))
         self.d.ok("destroy", self.box)
         done = self.d.wait(n, 20)
@@ -344,7 +344,7 @@ class Limited(unittest.TestCase):
 class EngineDies(Boxes):
     def test_kill_9_in_the_middle_of_a_command(self):
         self.d.ok("write", self.box, "kept", "content")
-        n = self.d.send("exec", self.box, 60000, 0, "sleep 7307.25", "")
+        n = self.d.send("exec", self.box, 60000, 0, waits("7307.25"), "")
         wait_for("the command", lambda: host_processes("7307.25"))
         kill_engine()
         done = self.d.wait(n, 30)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from docker_rig import under_engine
+from docker_rig import under_engine, waits
 from harness import SRC, main, skip, wait_for
 from sandbox import EINVALID, ERETRY, OK, Driver, label
 
@@ -72,7 +72,7 @@ class EngineOverTls(Folder):
             d.ok("stream", box, "big", 3000000)
             done = d.ok("read", box, "big", 0, 4000000)
             self.assertEqual((done["bytes"], done["wrong"]), (3000000, 0))
-            n = d.send("exec", box, 60000, 0, "sleep 60", "")
+            n = d.send("exec", box, 60000, 0, waits("7320.25"), "")
             self.assertEqual(d.out(box, "echo beside it"), "beside it")
             d.cancel(n)
             self.assertEqual(d.wait(n)["status"], -6)

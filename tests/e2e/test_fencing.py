@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from api import ApiError
 from harness import FakeModel, Mangod, main, wait_for
 from rig import FakeClock, behind, http_ok, metrics, needs_fake_clocks, now, processes, replicas
-from turns import of, shown
+from turns import NEVER, of, shown
 
 ACCEPT_S = 1.0  # any stop is accepted within that time
 
@@ -103,7 +103,7 @@ class Ownership(unittest.TestCase):
             wait_for("all turns end", finished, 40, 0.2)
             self.assertEqual([metrics(n.client)["mango_turn_takeovers_total"] for n in nodes], [0, 0, 0], "no takeover before the database's deadline")
             self.assertEqual(sorted(lines(f"{nodes[0].dir}/starts")), sorted(sids))
-            nodes[0].client.say(sids[0], f"run: touch {nodes[0].dir}/runs; sleep 60")
+            nodes[0].client.say(sids[0], f"run: touch {nodes[0].dir}/runs; {NEVER}")
             wait_for("the call runs", lambda: os.path.exists(f"{nodes[0].dir}/runs"))
             nodes[0].kill()
             wait_for("a living node takes over", lambda: finished() and ended(nodes[2].client, sids[0], 2), 40, 0.2)

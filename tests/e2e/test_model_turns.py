@@ -2,7 +2,7 @@
 import os
 
 from harness import FakeModel, Mangod, main, wait_for
-from turns import IDLE, TOOLSET, TurnCase, confirmation, fake, interrupt, message, of, turn, types
+from turns import IDLE, NEVER, TOOLSET, TurnCase, bash, confirmation, fake, interrupt, message, of, turn, types
 
 
 def unmarked(value):
@@ -185,7 +185,7 @@ class ModelTurns(TurnCase):
     def test_an_interrupt_stops_a_running_command_within_a_second_and_the_next_message_starts_behind_it(self):
         sid = self.new(TOOLSET)
         flag = self.file("started")
-        self.client.say(sid, fake('tool bash {"command":"touch %s; sleep 600"}' % flag, "---", "text never"))
+        self.client.say(sid, fake(bash(f"touch {flag}; {NEVER}"), "---", "text never"))
         wait_for("the command runs", lambda: os.path.exists(flag))
         with self.client.stream(sid) as stream:
             self.send(sid, interrupt(), message("hello"))

@@ -80,7 +80,8 @@ class Faults(http.server.BaseHTTPRequestHandler):
         if why:
             return self.refuse(why)
         if fault == "late":
-            threading.Timer(self.server.delay, self.forward, [body]).start()
+            self.server.late.append(threading.Timer(self.server.delay, self.forward, [body]))
+            self.server.late[-1].start()
             self.connection.close()
             raise ConnectionError
         answer, text = self.forward(body)
@@ -164,7 +165,7 @@ class Store:
         self.proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Faults)
         self.proxy.daemon_threads = True
         self.proxy.store, self.proxy.fault, self.proxy.seen, self.proxy.delay = port, lambda *_: None, [], 3
-        self.proxy.refused, self.proxy.verifier = [], Verifier(ACCESS, self.secret)
+        self.proxy.refused, self.proxy.late, self.proxy.verifier = [], [], Verifier(ACCESS, self.secret)
         threading.Thread(target=self.proxy.serve_forever, daemon=True).start()
         self.env = {
             "MANGO_S3_BUCKET": "mango", "MANGO_S3_ENDPOINT": f"http://127.0.0.1:{self.proxy.server_port}", "MANGO_S3_ACCESS_KEY": ACCESS,
@@ -253,7 +254,9 @@ class S3(unittest.TestCase):
                     if "beginning" in what:  # the upload whose id nobody knows is looked for
                         self.assertTrue([s for s in store.proxy.seen[before:] if s[0] == "GET" and "prefix=" in s[1]])
                     store.proxy.fault = lambda *_: None
-            time.sleep(store.proxy.delay)  # the late writes have arrived; what is asserted is what is left of them
+            for write in store.proxy.late:  # what is asserted is what is left of them
+                write.join(60)
+            self.assertEqual(2, len(store.proxy.late))
             self.settled(store, m)
             for method, word in [("PUT", "m/"), ("PUT", "partNumber="), ("POST", "uploads="), ("POST", "uploadId="), ("HEAD", "m/"), ("GET", "m/"),
                                  ("GET", "prefix="), ("DELETE", "m/"), *([("DELETE", "uploadId=")] if VERSITYGW else [])]:  # fmt: skip

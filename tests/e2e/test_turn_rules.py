@@ -1,7 +1,9 @@
 """What a turn does from its trigger to its idle event: semantics OR, TU and TJ, one test a statement (docs/semantics.md)."""
 
+import os
+
 from harness import main, wait_for
-from turns import CUSTOM, IDLE, TurnCase, answered, calls, custom_result, fake, interrupt, message, of, reason, results, shown, types
+from turns import CUSTOM, IDLE, TurnCase, answered, bash, calls, custom_result, fake, interrupt, message, of, pass_gate, reason, results, shown, types
 
 CONTRACT = set("""agent.message agent.thinking agent.tool_use agent.tool_result agent.mcp_tool_use agent.mcp_tool_result agent.custom_tool_use
 session.status_idle session.status_running session.status_rescheduled session.status_terminated session.error session.updated session.usage session.deleted
@@ -155,14 +157,14 @@ class Turns(TurnCase):
     def test_tu10_a_database_that_drops_its_connections_loses_no_result(self):
         sid = self.new(policy="always_allow")
         with self.client.stream(sid) as stream:
-            flag = f"{self.server.dir}/connections-dropped"
-            self.send(sid, message(fake('tool bash {"command":"while [ ! -e %s ]; do sleep 0.05; done; echo survived"}' % flag, "---", "text done")))
+            gate = "connections-dropped"
+            os.mkfifo(f"{self.server.dir}/{gate}")
+            self.send(sid, message(fake(bash(f"cat {self.server.dir}/{gate}; echo survived"), "---", "text done")))
             stream.until("agent.tool_use")
             end = wait_for("the call runs", lambda: self.server.database.query(f"SELECT 1 FROM tool_calls WHERE session_id = '{sid}' AND state = 'started'"))
             self.assertTrue(end)
             self.server.database.query("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
-            with open(flag, "w", encoding="ascii"):
-                pass
+            pass_gate(lambda: [self.server.dir], gate)
         events = self.idle(sid)
         (result,) = results(events)
         self.assertEqual((shown(result).strip(), result["is_error"]), ("survived", False))

@@ -7,7 +7,7 @@ import unittest
 
 from harness import Database, Mangod, main, wait_for
 from rig import processes
-from turns import types
+from turns import GATE, NEVER, stop_while_it_waits, types
 
 TTL = "2s"
 ENV = {"MANGO_NODE_TTL": TTL}
@@ -48,10 +48,10 @@ class TwoNodes(unittest.TestCase):
         b.client.key = a.key
         return a, b
 
-    def start_long_call(self, a, session_id, seconds=60):
+    def start_long_call(self, a, session_id, wait=NEVER):
         """A tool call that is surely running: it says so in a file."""
-        flag = os.path.join(a.dir, "running")
-        a.client.say(session_id, f"run: touch {flag}; sleep {seconds}; echo done")
+        flag = os.path.join(a.dir, "begun")
+        a.client.say(session_id, f"run: cd {a.dir}; touch {flag}; {wait}; echo done")
         wait_for("the call runs", lambda: os.path.exists(flag))
 
     def test_events_of_one_node_reach_streams_of_the_other(self):
@@ -85,7 +85,7 @@ class TwoNodes(unittest.TestCase):
             with a, b:
                 session = a.client.new_session()
                 follower = Follower(b.client, session["id"])
-                self.start_long_call(a, session["id"], seconds=1)
+                self.start_long_call(a, session["id"], "sleep 1")
                 a.process.signal(signal.SIGSTOP)
                 try:
                     seen = follower.result()  # b takes over while a stands still
@@ -106,8 +106,8 @@ class TwoNodes(unittest.TestCase):
             with a, b:
                 session = a.client.new_session()
                 follower = Follower(b.client, session["id"])
-                self.start_long_call(a, session["id"], seconds=3)
-                self.assertEqual(a.stop(), 0)
+                self.start_long_call(a, session["id"], GATE)
+                self.assertEqual(stop_while_it_waits(a, a.dir), 0)
                 stored = follower.result()
                 self.assertEqual(stored[-1]["stop_reason"]["type"], "end_turn")
                 self.assertEqual(types(stored).count("agent.tool_result"), 1)
@@ -120,7 +120,7 @@ class TwoNodes(unittest.TestCase):
             with a, b:
                 session = a.client.new_session()
                 seconds = f"600.{a.port}"  # no other process of the machine sleeps so long
-                self.start_long_call(a, session["id"], seconds)
+                self.start_long_call(a, session["id"], f"sleep {seconds}")
                 b.client.post(f"/v1/sessions/{session['id']}/events", {"events": [{"type": "user.interrupt"}]})
                 events = ended(b.client, session["id"])
                 self.assertIsNotNone(events, "the interrupt's own commit holds the idle event")

@@ -7,7 +7,7 @@ import time
 import unittest
 
 from harness import BUILD, FakeModel, Mangod, main, wait_for
-from turns import IDLE, TurnCase, custom_result, fake, interrupt, message, of, reason, results, shown
+from turns import IDLE, NEVER, TurnCase, bash, custom_result, fake, interrupt, message, of, reason, results, shown
 
 MANGO = os.path.join(BUILD, "mango")
 
@@ -37,7 +37,7 @@ class Waiting(TurnCase):
         slow, (gate,), (_, (custom,)) = self.new(), self.asked()[1], self.parked()
         self.send(slow, message(fake("delay 60000", "text never")))
         tool = self.new(policy="always_allow")
-        self.send(tool, message(fake('tool bash {"command":"sleep 60"}', "---", "text ok")))
+        self.send(tool, message(fake(bash(NEVER), "---", "text ok")))
         late = self.new()
         self.until(late, message(fake("header retry-after: 30", "status 529 full")), ends=("session.status_rescheduled",))
         wait_for("the tool runs", lambda: self.waiting(tool)["calls"] and self.waiting(tool)["calls"][0]["waits_for"] == "tool")
@@ -70,7 +70,7 @@ class Waiting(TurnCase):
 
     def test_a_running_call_shows_its_deadline(self):
         sid = self.new(policy="always_allow")
-        self.send(sid, message(fake('tool bash {"command":"sleep 60","timeout_ms":90000}', "---", "text ok")))
+        self.send(sid, message(fake('tool bash {"command":"%s","timeout_ms":90000}' % NEVER, "---", "text ok")))
         call = wait_for("the call runs", lambda: next((c for c in self.waiting(sid)["calls"] if c["waits_for"] == "tool"), None))
         self.assertIsNotNone(call["since"])
         self.assertGreater(call["deadline"], call["since"])
@@ -103,7 +103,7 @@ class Waiting(TurnCase):
 
     def test_unwedge_settles_a_running_call_and_frees_the_session(self):
         sid = self.new(policy="always_allow")
-        self.send(sid, message(fake('tool bash {"command":"sleep 600"}', "---", "text ok")))
+        self.send(sid, message(fake(bash(NEVER), "---", "text ok")))
         wait_for("the call runs", lambda: self.waiting(sid)["calls"])
         n, events = self.settle(sid)
         self.assertEqual((n, len(results(events))), (1, 1))

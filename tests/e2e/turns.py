@@ -1,10 +1,16 @@
 """What the tests of turns share: one server on a scripted model endpoint that checks each request, and short words for what they send and look at."""
+import json
 import os
+import signal
 import unittest
 
 from api import ApiError
-from harness import FakeModel, Mangod, wait_for
+from harness import STOP_S, FakeModel, Mangod, listens, wait_for
 
+TURN_S = 60
+# What commands of the tests wait at: a FIFO that nobody writes, for those that are to be killed, and one that pass_gate opens.
+NEVER = "mkfifo never; cat never"
+GATE = "[ -p go ] || mkfifo go; touch begun; cat go"
 IDLE = "session.status_idle"
 TERMINATED = "session.status_terminated"
 TOOLSET = {"type": "agent_toolset_20260401"}
@@ -14,6 +20,34 @@ CUSTOM = {"type": "custom", "name": "lookup", "description": "looks up", "input_
 def fake(*lines):
     """A script of tests/support/endpoint-script.h as the text of a message."""
     return "#fake\n" + "\n".join(lines)
+
+
+def bash(command):
+    """The line of a script that calls the tool with it."""
+    return "tool bash " + json.dumps({"command": command})
+
+
+def pass_gate(folders, name="go", timeout=TURN_S):
+    """Lets what waits at the FIFO `name` of any of the folders go on: waits for it."""
+
+    def opened():
+        for folder in folders():
+            try:
+                os.close(os.open(os.path.join(folder, name), os.O_WRONLY | os.O_NONBLOCK))
+                return True
+            except OSError:
+                pass  # no such FIFO, or nobody reads it yet
+        return False
+
+    wait_for(f"a command waits at {name}", opened, timeout)
+
+
+def stop_while_it_waits(server, folder):
+    """A clean stop of a server whose command waits at the gate of the folder: it goes on when the server takes no connection any more. The exit status."""
+    server.process.signal(signal.SIGTERM)
+    wait_for("the server takes no connection any more", lambda: not listens(server.process.pid, server.port))
+    pass_gate(lambda: [folder])
+    return server.process.wait(STOP_S)
 
 
 def text(value):

@@ -5,9 +5,10 @@ import os
 import threading
 import time
 import urllib.parse
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from harness import Mangod
+from rig import HttpPeer
 
 
 def key_text():
@@ -47,7 +48,7 @@ class TokenHandler(BaseHTTPRequestHandler):
         pass
 
     def do_POST(self):
-        point = self.server.point
+        point = self.server.peer
         body = self.rfile.read(int(self.headers["content-length"])).decode()
         form = dict(urllib.parse.parse_qsl(body, strict_parsing=True))
         status, answer = point.answer(form, self.headers.get("authorization"))
@@ -59,8 +60,10 @@ class TokenHandler(BaseHTTPRequestHandler):
         self.wfile.write(text)
 
 
-class TokenEndpoint:
+class TokenEndpoint(HttpPeer):
     """Gives access tokens for refresh tokens. rotate: each refresh token is good once. fail: (status, answer) instead. delay_s: of each answer."""
+
+    handler = TokenHandler
 
     def __init__(self, peer, refresh="refresh-0", rotate=True):
         self.peer, self.good, self.rotate = peer, refresh, rotate
@@ -68,16 +71,9 @@ class TokenEndpoint:
         self.fail, self.delay_s, self.expires_in = None, 0, 3600
 
     def __enter__(self):
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), TokenHandler)
-        self.server.daemon_threads = True
-        self.server.point = self
-        self.url = f"http://127.0.0.1:{self.server.server_port}/token"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        super().__enter__()
+        self.url = self.base + "/token"
         return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
 
     def answer(self, form, authorization):
         time.sleep(self.delay_s)

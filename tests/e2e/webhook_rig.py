@@ -6,9 +6,10 @@ import json
 import os
 import subprocess
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from harness import BUILD, wait_for
+from rig import HttpPeer
 from vault_rig import VaultServer
 
 LOCAL = {"MANGO_WEBHOOK_ALLOW_PRIVATE": "1"}
@@ -40,28 +41,21 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         raw = self.rfile.read(int(self.headers["content-length"]))
         notice = Notice(self.path, {k.lower(): v for k, v in self.headers.items()}, raw)
-        self.server.receiver.take(notice, self)
+        self.server.peer.take(notice, self)
 
 
-class Receiver:
+class Receiver(HttpPeer):
     """answer: a function of a notice that gives a status, or (status, headers, body); body may be an iterator of pieces. It may block."""
+
+    handler = Handler
 
     def __init__(self, answer=lambda _: 204):
         self.answer, self.lock, self.notices = answer, threading.Lock(), []
 
     def __enter__(self):
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.server.receiver = self
-        self.server.handle_error = lambda *_: None  # a sender that was killed
-        self.port = self.server.server_port
-        self.url = f"http://127.0.0.1:{self.port}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        super().__enter__()
+        self.url = self.base
         return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
 
     def take(self, notice, handler):
         with self.lock:

@@ -10,34 +10,10 @@ import time
 import unittest
 
 from harness import BUILD, Process, wait_for
-from turns import IDLE, ModelCase, fake
+from turns import GATE, IDLE, NEVER, TURN_S, ModelCase, bash, fake, pass_gate
 
 IDLE_MS = 1500  # a worker leaves a session that has been idle so long
-TURN_S = 60
-# What commands of the tests wait at: a FIFO that nobody writes, for those that are to be killed, and one that pass_gate opens.
-NEVER = "mkfifo never; cat never"
-GATE = "[ -p go ] || mkfifo go; touch begun; cat go"
 ENDS_THE_SECOND_TIME = f"echo x >> runs; touch begun; [ $(wc -l < runs) -gt 1 ] || {{ {NEVER}; }}; echo end"
-
-
-def bash(command):
-    """The line of a script that calls the tool with it."""
-    return "tool bash " + json.dumps({"command": command})
-
-
-def pass_gate(folders, name="go", timeout=TURN_S):
-    """Lets what waits at the FIFO `name` of any of the folders go on: waits for it."""
-
-    def opened():
-        for folder in folders():
-            try:
-                os.close(os.open(os.path.join(folder, name), os.O_WRONLY | os.O_NONBLOCK))
-                return True
-            except OSError:
-                pass  # no such FIFO, or nobody reads it yet
-        return False
-
-    wait_for(f"a command waits at {name}", opened, timeout)
 
 
 def issue(server, environment):
