@@ -201,8 +201,9 @@ static mango_status launch(void *ctx, const struct mango_call *call, const struc
         if (l.there) { /* of a claim that is over, since two may not write to one workspace; or cut off before its start */
             ended = l;
             s = replace(d, call, &l);
-        } else
+        } else {
             s = make(d, call, spec, name, &taken);
+        }
     }
     return s == MANGO_OK ? fail(d->host, call, MANGO_ERETRY, "the container %s comes and goes", name) : s;
 }

@@ -1,9 +1,11 @@
-/* mango-rbox errand REQUEST | -f FILE: does one errand in a sandbox of a remote service, told on its command line, and answers on standard output.
+/* mango-rbox errand REQUEST | -f FILE: does one errand in a sandbox of a remote service, told on its command line, and
+ * answers on standard output.
  *
  * It is put into the sandbox by the plugin (common/remote/errands.h) and stands there in ROOT/.mango, with what it keeps:
  *
  *   errand-VERSION     the program
- *   run-ID/            a command: out, err (what it said, up to its bound), lock (held until the result stands, or its supervisor is dead), result
+ *   run-ID/            a command: out, err (what it said, up to its bound), lock (held until the result
+ *                      stands, or its supervisor is dead), result
  *   in-NAME, out-NAME  content on its way in or out
  *
  * A service's own streams are not to be trusted with bytes: lines are cut, ends of lines and NUL bytes are lost, both streams are

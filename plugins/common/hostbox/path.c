@@ -71,8 +71,8 @@ static void name_of(int fd, char out[PATH_MAX])
     out[n > 0 ? n : 0] = '\0';
 }
 
-/* A folder that may not be written may stand within one that may, and be reached by a relative path or a link: where the folder is counts, not
- * how it was named. */
+/* A folder that may not be written may stand within one that may, and be reached by a relative path or a link: where the
+ * folder is counts, not how it was named. */
 static bool forbids(const struct box *b, int dir_fd)
 {
     char dir[PATH_MAX], root[PATH_MAX];
