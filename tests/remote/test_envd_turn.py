@@ -1,8 +1,10 @@
 """A session's turn on each backend of this kind: bash, a file, kill -9 of the server, the file again, and nothing left on the service."""
+import tempfile
 import unittest
 
 import envd_rig
 from harness import FakeModel, Mangod, main, wait_for
+from sandbox import EUNSUPPORTED, Driver, label
 from test_sandboxes import run, text_of
 
 envd_rig.need_namespaces()
@@ -38,6 +40,17 @@ class Turn(unittest.TestCase):
         for flavor in ("e2b", "cube"):
             with self.subTest(flavor):
                 self.settled(flavor)
+
+    def test_a_sandbox_that_was_made_and_cannot_be_used_does_not_stay(self):
+        for flavor in ("e2b", "cube"):
+            with self.subTest(flavor), envd_rig.Peer(flavor, envd_rig.scripts()) as peer, tempfile.NamedTemporaryFile("w", encoding="ascii") as program:
+                program.write("exit 3\n")
+                program.flush()
+                with Driver(flavor, {**peer.env, f"{flavor.upper()}_RBOX": program.name}) as d:
+                    answer = d.call("create", label(), d.owner, "none", 0, 0, 0, 0)
+                self.assertEqual(answer["status"], EUNSUPPORTED, answer)
+                self.assertIn("our program does not run in the sandbox (exit code 3", answer["error"])
+                self.assertEqual(peer.sandboxes(), [])
 
     def test_case_60_a_running_turn_moves_the_timer_and_an_idle_session_does_not(self):
         """Case 49 too: what keeps a sandbox is a turn, also between its calls, while the model thinks."""
