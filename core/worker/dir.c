@@ -32,6 +32,12 @@ static int beneath(int root, const char *path, uint64_t flags, mode_t mode)
     return -EAGAIN;
 }
 
+bool mg_dir_component(struct mg_sv s)
+{
+    return s.len > 0 && s.len <= NAME_MAX && !mg_sv_eqz(s, ".") && !mg_sv_eqz(s, "..") && !memchr(s.ptr, '/', s.len) &&
+           !memchr(s.ptr, '\0', s.len);
+}
+
 int mg_dir_open(int root, const char *path, bool make)
 {
     char part[PATH_MAX];
@@ -171,7 +177,7 @@ int mg_dir_unlink(int root, const char *path)
 
 struct walk {
     int root;
-    unsigned left;
+    unsigned max, met; /* files */
     void (*fn)(void *ctx, const char *path, off_t size);
     void *ctx;
     char *folders[FOLDERS_MAX];
@@ -193,8 +199,8 @@ static mg_rc meet(struct walk *w, int dir, const char *folder, const char *name,
     }
     if (!S_ISREG(st.st_mode))
         return MG_OK;
-    if (w->left-- == 0)
-        return mg_err_set(err, MG_ETOOBIG, "too many files");
+    if (w->met++ == w->max)
+        return mg_err_set(err, MG_ETOOBIG, "more than %u files", w->max);
     w->fn(w->ctx, path, st.st_size);
     return MG_OK;
 }
@@ -220,7 +226,7 @@ mg_rc mg_dir_walk(int root, unsigned max, void (*fn)(void *ctx, const char *path
                   struct mg_err *err)
 {
     struct walk *w = mg_xcalloc(1, sizeof(*w));
-    *w = (struct walk){.root = root, .left = max, .fn = fn, .ctx = ctx, .folders = {mg_xstrdup("")}, .n = 1};
+    *w = (struct walk){.root = root, .max = max, .fn = fn, .ctx = ctx, .folders = {mg_xstrdup("")}, .n = 1};
     mg_rc rc = MG_OK;
     while (w->n > 0) {
         mg_autofree char *folder = w->folders[--w->n];

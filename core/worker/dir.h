@@ -1,6 +1,6 @@
 /* Files of the worker's own making below one folder of this machine. The kernel resolves every path beneath the folder and follows no link
  * (openat2), whatever commands of a session put there meanwhile. Paths are relative, without "." and ".."; their components are checked by
- * whoever got them from outside. */
+ * whoever got them from outside (mg_dir_component). */
 #ifndef MG_WORKER_DIR_H
 #define MG_WORKER_DIR_H
 
@@ -10,6 +10,8 @@
 #include "base/buf.h"
 #include "base/err.h"
 
+/* Can name one entry of a folder. */
+bool mg_dir_component(struct mg_sv s);
 /* A folder below root, "" for root itself. Makes what is missing when make is set (mode 0700). A descriptor or -errno. */
 int mg_dir_open(int root, const char *path, bool make);
 /* An absolute path of the operator's or the API's, made when missing with its parents; links in it are followed. A descriptor or -errno. */

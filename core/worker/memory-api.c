@@ -9,7 +9,7 @@ enum {
     PATH_BYTES = 64 * 1024, /* of a request's path: a cursor is the server's */
     PAGE = 100,             /* items without content */
     PAGE_FULL = 20,         /* with it; a server gives no more */
-    PAGES_MAX = 1000,
+    PAGES_MAX = 1000,       /* of a list: a server that never ends one is not followed; a store has 2,000 memories */
     PAGE_BYTES = 32 * 1024 * 1024,        /* 20 contents of 100 KiB, each byte escaped, and their frames */
     BODY_MAX = 8 * MG_MEMORY_CONTENT_MAX, /* a content, escaped, and what stands beside it */
 };

@@ -8,7 +8,10 @@
 #include "domain/memory.h"
 #include "worker/dir.h"
 
-enum { MARKER_MAX = 512, FILE_MODE = 0600 };
+enum {
+    MARKER_MAX = 512, /* bytes: its first line, and the store's id */
+    FILE_MODE = 0600, /* as the official worker has it */
+};
 
 /* ---- entries ---- */
 
@@ -163,7 +166,8 @@ static mg_rc take(void *ctx, const struct mg_memory_item *item, struct mg_err *e
     }
     const char *path = mg_arena_strdup(a, mg_sv_from(item->path, 1));
     struct mg_memory_file *f = mg_memory_entry(d->store, path);
-    mg_rc rc = f ? mg_memory_write(d->store, f, item, &why) : mg_err_set(&why, MG_ETOOBIG, "too many files");
+    mg_rc rc = f ? mg_memory_write(d->store, f, item, &why)
+                 : mg_err_set(&why, MG_ETOOBIG, "more than %d files", MG_MEMORY_FILES_MAX);
     d->n += rc == MG_OK;
     if (rc < 0) /* it is not in the base, so that a later pass fetches it */
         mg_log(MG_WARN, "a memory could not be written", MG_F_SV("memory", item->id), MG_F_STR("error", why.text));

@@ -1,5 +1,4 @@
 /* The passes that bring a folder and its store together. */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>

@@ -14,11 +14,10 @@
 #include "worker/memory-folder.h"
 
 enum {
-    COMPONENT_MAX = 255,
     LOCK_RETRY_MS = 500, /* the folder is another live session's: looked at again */
     LOCK_NAME_HEX = 24,  /* digits of its digest that stand for the folder's name */
-    LOCK_TEXT_MAX = 256,
-    END_PAUSE_MS = 500, /* between tries at the end while the server is away */
+    LOCK_TEXT_MAX = 256, /* bytes of the lock that are read: a store's id is shorter */
+    END_PAUSE_MS = 500,  /* between tries at the end while the server is away */
 };
 
 struct mg_memories {
@@ -30,18 +29,12 @@ struct mg_memories {
 
 /* ---- where a store's folder is ---- */
 
-static bool component_ok(struct mg_sv s)
-{
-    return s.len > 0 && s.len <= COMPONENT_MAX && !mg_sv_eqz(s, ".") && !mg_sv_eqz(s, "..") &&
-           !memchr(s.ptr, '/', s.len) && !memchr(s.ptr, '\0', s.len);
-}
-
 static bool clean_absolute(struct mg_sv path)
 {
     if (path.len < 2 || path.len >= PATH_MAX || path.ptr[0] != '/')
         return false;
     for (struct mg_sv rest = mg_sv_from(path, 1); rest.len;)
-        if (!component_ok(mg_sv_split(&rest, '/')))
+        if (!mg_dir_component(mg_sv_split(&rest, '/')))
             return false;
     return path.ptr[path.len - 1] != '/';
 }
@@ -69,12 +62,14 @@ static mg_rc find_place(struct mg_memory_folder *s, struct mg_arena *a, const st
     struct mg_sv mount = mg_json_get_str(a, resource, "mount_path"), name = mg_json_get_str(a, resource, "name");
     struct mg_sv id = mg_sv_of(s->id);
     if (mount.len && !clean_absolute(mount))
-        return mg_err_set(err, MG_EINVAL, "its mount_path is no clean absolute path");
-    if (!component_ok(id))
-        return mg_err_set(err, MG_EINVAL, "its id is none");
+        return mg_err_set(
+            err, MG_EINVAL,
+            "its mount_path must be absolute, without empty components, . and .., and without a slash at the end");
+    if (!mg_dir_component(id))
+        return mg_err_set(err, MG_EINVAL, "its memory_store_id cannot be the name of a folder");
     struct mg_sv path = mount.len ? mount
                                   : mg_arena_printf(a, "%s/memory/%.*s", strcmp(workdir, "/") == 0 ? "" : workdir,
-                                                    MG_SV_ARG(component_ok(name) ? name : id));
+                                                    MG_SV_ARG(mg_dir_component(name) ? name : id));
     s->root = mg_xstrndup(path.ptr, path.len);
     s->name = strrchr(s->root, '/') + 1;
     s->parent_fd = open_parent(s, workdir, mount.len == 0);
@@ -224,7 +219,8 @@ static mg_rc prepare_one(struct mg_memories *m, struct mg_arena *a, const struct
 {
     struct mg_sv id = mg_json_get_str(a, resource, "memory_store_id");
     if (m->n == MG_MEMORY_STORES_MAX)
-        return mg_err_set(err, MG_EINVAL, "the session has more than %d memory stores", MG_MEMORY_STORES_MAX);
+        return mg_err_set(err, MG_EINVAL, "the session has more than %d memory stores; attach fewer",
+                          MG_MEMORY_STORES_MAX);
     struct mg_memory_folder *s = m->stores[m->n++] = mg_xcalloc(1, sizeof(*s));
     *s = (struct mg_memory_folder){
         .id = mg_xstrndup(id.ptr, id.len),

@@ -7,6 +7,11 @@
 #include "worker/runner.h"
 #include "worker/skills.h"
 
+enum {
+    PATH_BYTES = 8192,                /* of a request's path */
+    SESSION_BYTES = 64 * 1024 * 1024, /* of a session as the server shows it: its agents with all their texts */
+};
+
 static const char HELPER[] = "environments-worker";
 
 /* The bearer for the item: its own token, else the environment key. To be wiped by the caller. */
@@ -32,12 +37,11 @@ static mg_rc credential(const struct mg_serve_opts *o, const struct mg_work_item
 static mg_rc get_session(const struct mg_remote *r, const char *id, struct mg_tether *t, struct mg_arena *arena,
                          struct mg_json **ret, struct mg_err *err)
 {
-    mg_auto(buf) struct mg_buf path = MG_BUF_INIT(8192);
+    mg_auto(buf) struct mg_buf path = MG_BUF_INIT(PATH_BYTES);
     mg_auto(remote_answer) struct mg_remote_answer a = {0};
     (void)mg_buf_str(&path, "/v1/sessions/");
     (void)mg_buf_percent(&path, mg_sv_of(id));
-    const struct mg_remote_req q = {
-        .method = "GET", .path = path.ptr, .max_bytes = 64 * 1024 * 1024, .cancel = t->leave};
+    const struct mg_remote_req q = {.method = "GET", .path = path.ptr, .max_bytes = SESSION_BYTES, .cancel = t->leave};
     mg_rc rc = mg_remote_call(r, &q, &a, err);
     if (rc == MG_OK)
         rc = mg_json_parse(arena, mg_arena_sv(arena, mg_buf_view(&a.body)), &mg_json_raw_limits, ret, err);
@@ -55,7 +59,7 @@ static void item_path(struct mg_buf *path, const struct mg_work_item *w, const c
 
 static void stop_item(const struct mg_remote *r, const struct mg_work_item *w)
 {
-    mg_auto(buf) struct mg_buf path = MG_BUF_INIT(8192);
+    mg_auto(buf) struct mg_buf path = MG_BUF_INIT(PATH_BYTES);
     mg_auto(remote_answer) struct mg_remote_answer a = {0};
     struct mg_err err = {0};
     item_path(&path, w, "/stop");
@@ -71,7 +75,7 @@ static void stop_item(const struct mg_remote *r, const struct mg_work_item *w)
  * did not take it. */
 static bool fail_item(const struct mg_remote *r, const struct mg_work_item *w, const char *why)
 {
-    mg_auto(buf) struct mg_buf path = MG_BUF_INIT(8192), body = MG_BUF_INIT(16 * MG_ERR_TEXT_MAX);
+    mg_auto(buf) struct mg_buf path = MG_BUF_INIT(PATH_BYTES), body = MG_BUF_INIT(16 * MG_ERR_TEXT_MAX);
     mg_auto(remote_answer) struct mg_remote_answer a = {0};
     struct mg_jw j = mg_jw_to(&body);
     struct mg_err err = {0};

@@ -14,8 +14,8 @@ enum {
     ARCHIVE_MAX = MG_SKILL_BYTES_MAX + 4 * 1024 * 1024, /* bytes: files, heads and paths */
     DOWNLOAD_MS = 300000,                               /* one try: 30 MB over a slow line */
     PATH_BYTES = 8192,                                  /* of a request's path */
+    SKILLS_BYTES_MAX = 500 * 1000 * 1000,               /* of a session's skills together: the disk of a box is small */
 };
-#define SKILLS_BYTES_MAX (500ULL * 1000 * 1000) /* of a session's skills together: the disk of a box is small */
 
 struct mg_worker_skills {
     int fd;                     /* the folder skills; -1: there is none */
@@ -60,9 +60,7 @@ static struct mg_sv folder_name(struct mg_sv name, struct mg_sv fallback)
     name = mg_sv_trim(name);
     for (size_t at; (at = mg_sv_find(name, '/')) < name.len;)
         name = mg_sv_from(name, at + 1);
-    bool bad = name.len == 0 || name.len > MG_SKILL_COMPONENT_MAX || mg_sv_eqz(name, ".") || mg_sv_eqz(name, "..") ||
-               memchr(name.ptr, '\0', name.len);
-    return bad ? fallback : name;
+    return mg_dir_component(name) ? name : fallback;
 }
 
 /* What the version's metadata say: "latest" becomes the version that it is now. */
@@ -77,6 +75,8 @@ static mg_rc read_version(struct job *j, struct mg_err *err)
         return rc;
     j->version_id = mg_json_get_str(j->arena, v, "id");
     j->name = folder_name(mg_json_get_str(j->arena, v, "name"), j->skill_id);
+    if (!mg_dir_component(j->name))
+        return mg_err_set(err, MG_EINVAL, "neither its name nor its skill_id can be the name of a folder");
     return j->version_id.len ? MG_OK : mg_err_set(err, MG_EUNAVAIL, "the server's answer names no version");
 }
 
@@ -117,7 +117,8 @@ static mg_rc unpack(struct mg_worker_skills *s, struct job *j, struct mg_sv arch
     for (int i = 0; i < b.n; i++)
         s->bytes += b.files[i].content.len;
     if (s->bytes > SKILLS_BYTES_MAX)
-        return mg_err_set(err, MG_EINVAL, "the session's skills have more than 500 MB together; attach fewer");
+        return mg_err_set(err, MG_EINVAL, "the session's skills have more than %d bytes together; attach fewer",
+                          SKILLS_BYTES_MAX);
     const char *name = mg_arena_strdup(j->arena, j->name);
     mg_autofd int dir = fresh_folder(s, name);
     if (dir < 0)
@@ -162,7 +163,10 @@ mg_rc mg_worker_skills_prepare(const struct mg_remote *r, const char *workdir, c
                         .arena = a,
                         .skill_id = mg_json_get_str(a, e, "skill_id"),
                         .version = mg_json_get_str(a, e, "version")};
-        mg_rc rc = s->n < MG_SKILLS_MAX ? prepare_one(s, &j, &why) : mg_err_set(&why, MG_EINVAL, "too many skills");
+        mg_rc rc =
+            s->n < MG_SKILLS_MAX
+                ? prepare_one(s, &j, &why)
+                : mg_err_set(&why, MG_EINVAL, "the session has more than %d skills; attach fewer", MG_SKILLS_MAX);
         if (mg_tether_ended(t) != MG_TETHER_RUNS)
             return mg_err_set(err, MG_ECANCELED, "the worker was asked to leave before the tools began");
         if (rc == MG_EINVAL)
