@@ -160,14 +160,15 @@ class Writing(Mounts):
     def test_case_91_what_a_read_only_store_takes(self):
         self.put("/a", "theirs"), self.put("/b", "b")
         sid = self.mounted(access="read_only")
-        wrote, edited, out = self.tools(
+        wrote, round_about, edited, out = self.tools(
             sid,
             'tool write {"file_path":"/mnt/memory/my-notes-/new","content":"x"}',
+            'tool write {"file_path":".session/memory/../memory/my-notes-/new","content":"x"}',
             'tool edit {"file_path":".session/./memory//my-notes-/a","old_string":"theirs","new_string":"ours"}',
             self.bash("cd $M && rm -f a b && printf ours > a && printf local > mine; cat a"),
         )
-        for refused in (wrote, edited):
-            self.assertIn("may only read", refused)
+        for refused in (wrote, round_about, edited):
+            self.assertRegex(refused, "cannot write .*: it is in a memory store that this session may only read")
         self.assertIn("ours", out)
         self.assertIn("/a: not saved: this session may only read the store; the file is put back", out)
         self.assertIn("/b: not saved", out)

@@ -63,6 +63,19 @@ static void first_use_makes_and_binds_and_a_restart_finds_the_files(void **state
     }
 }
 
+static void who_wants_an_existing_one_makes_none(void **state)
+{
+    struct fixture *f = *state;
+    struct mg_sandbox *s = NULL;
+    struct mg_err err = {0};
+    const struct mg_sv session = mg_id_sv(&f->session), config = mg_sv_of(rig_config);
+    assert_int_equal(mg_sandbox_acquire_existing(f->m, f->pg, session, config, &s, &err), MG_ENOTFOUND);
+    assert_int_equal(rig_count(f, "SELECT count(*) FROM sandboxes"), 0);
+    mg_sandbox_release(rig_acquire(f));
+    assert_int_equal(mg_sandbox_acquire_existing(f->m, f->pg, session, config, &s, &err), MG_OK);
+    mg_sandbox_release(s);
+}
+
 static void commands_run_through_the_table(void **state)
 {
     struct fixture *f = *state;
@@ -284,6 +297,7 @@ int main(void)
         cmocka_unit_test(label_is_what_the_design_says),
         cmocka_unit_test(spec_text_and_hash_never_change),
         CASE(first_use_makes_and_binds_and_a_restart_finds_the_files),
+        CASE(who_wants_an_existing_one_makes_none),
         CASE(commands_run_through_the_table),
         CASE(case_48_a_workspace_that_is_gone_is_never_replaced),
         CASE(case_48_an_older_state_is_noticed),
