@@ -157,6 +157,35 @@ class Writing(Mounts):
         self.assertEqual("theirstheirstheirsours", again.replace("\n", ""), "the files have the store's heads")
         self.assertEqual("again", self.heads()["/both"])
 
+    def test_a_file_that_changed_behind_the_last_look_is_not_overwritten_with_what_another_writer_wrote(self):
+        ident = self.put("/both", "base")["id"]
+        sid, fifo = self.mounted(), self.fifo()
+        background = f"(cat {fifo} >/dev/null; printf ours > $M/both; echo done > {fifo}) >/dev/null 2>&1 &"
+        before = len(self.events(sid))
+        self.send(sid, message(fake(self.bash(background), "---", "delay 2000", self.bash("cat $M/both"), "---", "text done")))
+        wait_for("the first result is there", lambda: of(self.events(sid)[before:], "agent.tool_result"), 60)
+        self.client.post(f"{self.path}/memories/{ident}", {"content": "theirs"})
+        with open(fifo, "w", encoding="utf-8"):
+            pass
+        with open(fifo, encoding="utf-8") as f:
+            self.assertEqual("done", f.read().strip())
+        events = wait_for("the turn ends", lambda: (lambda n: n if of(n, "session.status_idle") else None)(self.events(sid)[before:]), 60)
+        (_, result) = of(events, "agent.tool_result")
+        self.assertIn("both: not saved: another writer changed it meanwhile", "\n".join(b["text"] for b in result["content"]))
+        self.assertEqual({"/both": "theirs"}, self.heads())
+        self.assertIn("theirs", self.run_in(sid, "cat $M/both")[0])
+
+    def test_more_changes_than_one_look_takes_over_come_with_the_next_calls_and_nothing_is_deleted(self):
+        count = lambda like: int(self.server.database.query(f"SELECT count(*) FROM memories WHERE store_id = '{self.store}' AND content LIKE '{like}'")[0][0])  # noqa: E731
+        sid = self.mounted()
+        for text in ("one", "two"):
+            (out,) = self.run_in(sid, f"cd $M; for i in $(seq 600); do printf {text} > f$i; done")
+            self.assertIn("more files have changed than are saved at once", out)
+            self.assertEqual(512, count(f'"{text}"'))
+            (out,) = self.run_in(sid, "true")
+            self.assertNotIn("[memory]", out)
+            self.assertEqual((600, 600), (count(f'"{text}"'), count("%")))
+
     def test_case_91_what_a_read_only_store_takes(self):
         self.put("/a", "theirs"), self.put("/b", "b")
         sid = self.mounted(access="read_only")

@@ -1,9 +1,12 @@
 """What an agent leaves in /mnt/session/outputs: published as files of the session when its turn ends, kept, replaced, hidden, refused, and never lost by a crash."""
+import hashlib
 import json
+import signal
 
 import rig
 from harness import FakeModel, Mangod, main, wait_for
-from turns import TurnCase, fake, of, reason
+from threads import Team, task
+from turns import TOOLSET, TurnCase, fake, message, of, reason
 
 OUT = ".session/outputs"  # /mnt/session leads there; on `local` commands know this name alone
 
@@ -11,6 +14,11 @@ OUT = ".session/outputs"  # /mnt/session leads there; on `local` commands know t
 def run(*commands, last="text done"):
     """A script of the model: each command in a call of its own."""
     return fake(*[line for c in commands for line in ("tool bash " + json.dumps({"command": c}), "---")], last)
+
+
+def stopped(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as f:
+        return f.read().rsplit(")", 1)[1].split()[0] == "T"
 
 
 class Outputs(TurnCase):
@@ -50,13 +58,13 @@ class Outputs(TurnCase):
         self.assertEqual("text/csv", first["shell.csv"]["mime_type"])
         self.assertEqual(b"by the tool", self.content(tool))
         self.assertEqual(b"by the shell\n", self.content(first["shell.csv"]))
-        events = self.turn(sid, run(f"echo other > {OUT}/shell.csv; rm {OUT}/c.txt"))
+        events = self.turn(sid, run(f"echo to the shell > {OUT}/shell.csv; rm {OUT}/c.txt"))
         self.assertIsNone(self.fault(events))
         second = self.listed(sid)
         self.assertEqual({"nested/tool.txt", "shell.csv"}, set(second))
         self.assertEqual(tool, second["nested/tool.txt"], "the same bytes stay the same file")
         self.assertNotEqual(first["shell.csv"]["id"], second["shell.csv"]["id"])
-        self.assertEqual(b"other\n", self.content(second["shell.csv"]))
+        self.assertEqual(b"to the shell\n", self.content(second["shell.csv"]), "of the same size")
         self.assertEqual(404, self.client.raw("GET", f"/v1/files/{first['c.txt']['id']}")[0])
         self.assertIsNone(self.fault(self.turn(sid, run(f"rm -r {OUT}"))))
         self.assertEqual({}, self.listed(sid))
@@ -132,6 +140,30 @@ class Outputs(TurnCase):
         self.client.delete(f"/v1/sessions/{sid}")
         wait_for("the session goes with its file", lambda: self.client.raw("GET", f"/v1/files/{files['a.txt']['id']}")[0] == 404)
         self.assertEqual(b"2\n", self.content(files["b.txt"]))
+
+    def test_what_a_child_leaves_is_published_when_its_coordinators_turn_ends(self):
+        team = Team(self.client)
+        sid = team.session("worker", tools=[{**TOOLSET, "default_config": {"permission_policy": {"type": "always_allow"}}}])
+        call = "tool bash " + json.dumps({"command": f"echo 1 > {OUT}/a.txt"})
+        self.send(sid, message(fake(task("worker", call, "---", "text ready"), "---", "text asked")))
+        wait_for("its file is published", lambda: set(self.listed(sid)) == {"a.txt"}, 60)
+
+    def test_ex14_a_file_that_changes_while_it_is_read_is_left_out_and_published_behind_the_next_call(self):
+        with FakeModel() as model, Mangod(model_url=model.url, hooks="object.begun=stop") as server:
+            sid = server.client.new_session()["id"]
+            rows = lambda: server.database.query(f"SELECT output_path, sha256 FROM files WHERE session_id = '{sid}'")  # noqa: E731
+            server.client.say(sid, run(f"printf 11 > {OUT}/a.txt; pwd > {server.dir}/where"))
+            wait_for("the second pass has begun", lambda: stopped(server.process.pid), 60)
+            with open(f"{server.dir}/where", encoding="utf-8") as where, open(f"{where.read().strip()}/{OUT}/a.txt", "w", encoding="ascii") as f:
+                f.write("22")
+            server.process.signal(signal.SIGCONT)
+            wait_for("the turn ends", lambda: of(server.client.events(sid), "session.status_idle"), 60)
+            (error,) = of(server.client.events(sid), "session.error")
+            self.assertIn("'a.txt' changed while it was read", error["error"]["message"])
+            self.assertEqual([], rows())
+            server.client.say(sid, run("true"))
+            wait_for("it is published", rows, 60)
+            self.assertEqual([["a.txt", hashlib.sha256(b"22").hexdigest()]], rows())
 
     def test_kill_9_in_the_middle_publishes_all_once(self):
         for point, nth in (("object.sealed", 1), ("turn.output.before", 1), ("turn.output.after", 2), ("turn.outputs_done.before", 1), ("turn.outputs_done.after", 1)):
