@@ -78,7 +78,7 @@ static void act(const struct hook *h)
         for (;;)
             (void)pause();
     case ACT_STOP:
-        (void)kill(getpid(), SIGSTOP);
+        (void)raise(SIGSTOP); /* sent to the process, it would let this thread go on for a moment */
         break;
     case ACT_SLEEP:
         while (nanosleep(&ts, &ts) < 0)
