@@ -7,7 +7,8 @@ import struct
 import unittest
 
 from harness import FakeModel, Mangod, main, wait_for
-from turns import IDLE, TOOLSET, fake, message, of, tool_result, turn
+from test_resources import upload
+from turns import IDLE, TOOLSET, fake, message, of, text, tool_result, turn
 
 WINDOW = 32000
 TURNS = int(os.environ.get("MANGO_TEST_CONTEXT_TURNS") or 400)
@@ -62,6 +63,16 @@ class Context(unittest.TestCase):
             events = self.turn(client, sid, fake("text %s %d" % ("y" * size, i)))
             self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn", events)
         return events
+
+    def test_a_file_that_a_message_names_counts_before_it_is_sent(self):
+        model, server = self.windowed(26000)
+        sid = server.client.new_session(tools=False)["id"]
+        self.fill(server.client, sid, 11, 2500)
+        source = {"type": "file", "file_id": upload(server.client, b"z" * 56000)["id"]}
+        events = turn(server.client, sid, {"type": "user.message", "content": [*text(fake("text read")), {"type": "document", "source": source}]})
+        self.assertEqual(events[-1]["stop_reason"]["type"], "end_turn", events)
+        self.assertEqual(len(of(events, "agent.thread_context_compacted")), 1)
+        self.assertEqual(model.stats()["too_long"], 0)
 
     def test_case_83_a_refusal_at_60_percent_of_the_window_compacts_once_and_bounds_what_follows(self):
         model, server = self.windowed(19000)
