@@ -157,18 +157,36 @@ class Writing(Mounts):
         self.assertEqual("theirstheirstheirsours", again.replace("\n", ""), "the files have the store's heads")
         self.assertEqual("again", self.heads()["/both"])
 
-    def test_a_file_that_changed_behind_the_last_look_is_not_overwritten_with_what_another_writer_wrote(self):
-        ident = self.put("/both", "base")["id"]
-        sid, fifo = self.mounted(), self.fifo()
-        background = f"(cat {fifo} >/dev/null; printf ours > $M/both; echo done > {fifo}) >/dev/null 2>&1 &"
-        before = len(self.events(sid))
-        self.send(sid, message(fake(self.bash(background), "---", "delay 2000", self.bash("cat $M/both"), "---", "text done")))
-        wait_for("the first result is there", lambda: of(self.events(sid)[before:], "agent.tool_result"), 60)
-        self.client.post(f"{self.path}/memories/{ident}", {"content": "theirs"})
+    @staticmethod
+    def background(fifo):
+        """A command that leaves a process behind, which writes when write_behind() says so."""
+        return f"(cat {fifo} >/dev/null; printf ours > $M/both; echo done > {fifo}) >/dev/null 2>&1 &"
+
+    def write_behind(self, fifo):
         with open(fifo, "w", encoding="utf-8"):
             pass
         with open(fifo, encoding="utf-8") as f:
             self.assertEqual("done", f.read().strip())
+
+    def test_what_is_lost_between_two_turns_is_said_with_the_next_result(self):
+        ident = self.put("/both", "base")["id"]
+        sid, fifo = self.mounted(), self.fifo()
+        self.run_in(sid, self.background(fifo))
+        self.client.post(f"{self.path}/memories/{ident}", {"content": "theirs"})
+        self.write_behind(fifo)
+        first, second = self.run_in(sid, "cat $M/both", "true")
+        self.assertIn("theirs", first)
+        self.assertIn("both: not saved: another writer changed it meanwhile", first)
+        self.assertNotIn("[memory]", second, "it is said once")
+
+    def test_a_file_that_changed_behind_the_last_look_is_not_overwritten_with_what_another_writer_wrote(self):
+        ident = self.put("/both", "base")["id"]
+        sid, fifo = self.mounted(), self.fifo()
+        before = len(self.events(sid))
+        self.send(sid, message(fake(self.bash(self.background(fifo)), "---", "delay 2000", self.bash("cat $M/both"), "---", "text done")))
+        wait_for("the first result is there", lambda: of(self.events(sid)[before:], "agent.tool_result"), 60)
+        self.client.post(f"{self.path}/memories/{ident}", {"content": "theirs"})
+        self.write_behind(fifo)
         events = wait_for("the turn ends", lambda: (lambda n: n if of(n, "session.status_idle") else None)(self.events(sid)[before:]), 60)
         (_, result) = of(events, "agent.tool_result")
         self.assertIn("both: not saved: another writer changed it meanwhile", "\n".join(b["text"] for b in result["content"]))
@@ -298,15 +316,12 @@ class Writing(Mounts):
     def test_sb13_what_a_deleted_session_left_is_written_back_and_no_sandbox_is_made_for_it(self):
         sid, idle = self.mounted(), self.mounted()
         fifo = self.fifo()
-        self.run_in(sid, f"(cat {fifo} >/dev/null; printf late > $M/late; echo done > {fifo}) >/dev/null 2>&1 &")
-        with open(fifo, "w", encoding="utf-8"):
-            pass
-        with open(fifo, encoding="utf-8") as f:
-            self.assertEqual("done", f.read().strip())
+        self.run_in(sid, self.background(fifo))
+        self.write_behind(fifo)
         self.assertEqual({}, self.heads(), "no call has looked since")
         for session in (sid, idle):
             self.client.delete(f"/v1/sessions/{session}")
-        wait_for("the last change is saved", lambda: self.heads() == {"/late": "late"}, 60)
+        wait_for("the last change is saved", lambda: self.heads() == {"/both": "ours"}, 60)
         self.assertEqual([["0"]], self.server.database.query(f"SELECT count(*) FROM sandbox_intents WHERE session_id = '{idle}'"))
 
 
