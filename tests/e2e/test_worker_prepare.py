@@ -134,6 +134,13 @@ class Skills(Case):
         w.kill()
         self.assertIn("is no zip file", w.log())
 
+    def test_a_name_that_no_folder_can_have_gives_way_to_the_id(self):
+        skill = self.skill()
+        version = self.client.get(f"/v1/skills/{skill['skill_id']}")["latest_version_id"]
+        self.net.on("GET", r"/versions/[^/]+$", Body(json.dumps({"id": version, "name": ".."}).encode(), "application/json"))
+        self.begin()
+        self.assertEqual(self.ran(self.session(skills=[skill]), bash("ls skills; ls skills/*")), skill["skill_id"] + "\nSKILL.md")
+
     def test_one_that_cannot_be_had_is_left_out(self):
         self.net.on("GET", "/content", Status(404))
         self.begin()
@@ -198,9 +205,9 @@ class Memory(Case):
         self.put(store, "/e", "fresh")
         (c,) = (m for m in self.memories(store, whole=True) if m["path"] == "/c")
         self.client.delete(f"/v1/memory_stores/{store}/memories/{c['id']}")
-        lists = len(self.net.seen("GET", MEMORIES + r"\?view=basic"))
+        before = self.passes()
         self.ran(s, bash("sleep 0.2"))
-        wait_for("a pass is over", lambda: len(self.net.seen("GET", MEMORIES + r"\?view=basic")) > lists, TURN_S)
+        wait_for("a pass is over", lambda: self.passes() > before, TURN_S)
         wait_for("the folder has what the store has", lambda: not os.path.exists(self.path("memory/shared/c")) and os.path.exists(self.path("memory/shared/e")) and self.read("memory/shared/a") == "from the API", TURN_S)
 
     def test_what_both_changed_is_the_stores(self):
@@ -258,6 +265,34 @@ class Memory(Case):
         wait_for("and again", lambda: os.path.exists(self.path("memory/shared/b")), TURN_S)
         self.wait_left(s)
         self.assertEqual(self.memories(store), {"/a": "one", "/b": "two"})
+
+    def passes(self):
+        return len(self.net.seen("GET", MEMORIES + r"\?view=basic"))
+
+    def test_files_that_are_gone_take_a_part_of_the_memories_along_and_only_at_the_end(self):
+        store = self.store("shared", **{f"m{i:02}": "x" for i in range(12)})
+        w = self.begin("--memory-sync", "100ms")
+        s = self.session(stores=[store])
+        self.ran(s, bash("cd memory/shared; rm m0*; sleep 0.2"))
+        wait_for("a pass is over", lambda: self.passes() > 0, TURN_S)
+        before = self.passes()
+        self.ran(s, bash("sleep 0.2"))
+        wait_for("a second pass is over", lambda: self.passes() > before, TURN_S)
+        self.assertEqual(len(self.memories(store)), 12)
+        self.wait_left(s)
+        self.assertEqual(len(self.memories(store)), 12 - 8)
+        self.assertIn("more files of a memory store are gone than one pass may delete", w.log())
+
+    def test_a_content_that_is_not_the_one_named_is_no_file(self):
+        store = self.store("shared", a="one")
+        (memory,) = self.memories(store, whole=True)
+        self.net.on("GET", MEMORIES + r"\?view=full", Body(json.dumps({"data": [{**memory, "content": "another"}], "next_page": None}).encode(), "application/json"))
+        w = self.begin()
+        s = self.session(stores=[store])
+        self.assertEqual(self.ran(s, bash("ls memory/shared; echo end")), "end")
+        self.wait_left(s)
+        self.assertEqual(self.memories(store), {"/a": "one"})
+        self.assertIn("not the one whose SHA-256 the server names", w.log())
 
     def test_a_folder_that_lost_its_marker_is_left_as_it_is(self):
         store = self.store("shared", a="one", b="two")
