@@ -203,6 +203,7 @@ e2e_tests = \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_memory.py \
 	tests/e2e/test_memory_mounts.py \
+	tests/e2e/test_memory_threads.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_objects.py \
@@ -357,6 +358,7 @@ EXTRA_DIST += \
 	tests/e2e/test_mcp.py \
 	tests/e2e/test_memory.py \
 	tests/e2e/test_memory_mounts.py \
+	tests/e2e/test_memory_threads.py \
 	tests/e2e/test_model_failures.py \
 	tests/e2e/test_model_turns.py \
 	tests/e2e/test_objects.py \

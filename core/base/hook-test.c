@@ -3,6 +3,7 @@
  * Concurrency: the table is read once, then only the counters change, atomically. */
 #include "base/hook.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -17,7 +18,7 @@
 
 enum { HOOKS_MAX = 32 };
 
-enum action { ACT_KILL, ACT_STOP, ACT_SLEEP };
+enum action { ACT_KILL, ACT_STOP, ACT_SLEEP, ACT_GATE };
 
 struct hook {
     struct mg_sv name; /* into the copy of the variable */
@@ -39,6 +40,10 @@ static bool parse_action(struct mg_sv s, struct hook *h)
     }
     if (mg_sv_eqz(s, "stop")) {
         h->action = ACT_STOP;
+        return true;
+    }
+    if (mg_sv_eqz(s, "gate")) {
+        h->action = ACT_GATE;
         return true;
     }
     h->action = ACT_SLEEP;
@@ -68,6 +73,20 @@ static void hooks_read(void)
     }
 }
 
+/* The other side of the FIFO opens it to read, which tells it that this point is reached, then to write, which lets it pass. */
+static void wait_at_gate(void)
+{
+    const char *fifo = getenv("MANGO_TEST_HOOK_GATE");
+    for (int i = 0; i < 2; i++) {
+        int fd = open(fifo ? fifo : "", (i == 0 ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
+        if (fd < 0) {
+            (void)fprintf(stderr, "MANGO_TEST_HOOKS: MANGO_TEST_HOOK_GATE names no FIFO\n");
+            abort();
+        }
+        close(fd);
+    }
+}
+
 static void act(const struct hook *h)
 {
     struct timespec ts = {.tv_sec = h->sleep_ms / 1000, .tv_nsec = h->sleep_ms % 1000 * 1000000};
@@ -83,6 +102,9 @@ static void act(const struct hook *h)
     case ACT_SLEEP:
         while (nanosleep(&ts, &ts) < 0)
             ;
+        break;
+    case ACT_GATE:
+        wait_at_gate();
         break;
     }
 }

@@ -20,10 +20,13 @@ static void tell(struct apply *x, struct mg_memory_change *c, const char *why)
     c->told = true;
 }
 
-static const char *why_lost(const struct apply *x, const struct mg_memory_change *c, const struct mg_memory_decision *d,
-                            bool conflict)
+/* d: where it is no conflict. */
+static const char *why_lost(const struct apply *x, const struct mg_memory_change *c, const struct mg_memory_decision *d)
 {
-    if (conflict)
+    if (c->conflict && x->d->others)
+        return "not saved: another writer changed it meanwhile. The file gets that text once no call of another thread "
+               "runs: read it then and make your change again";
+    if (c->conflict)
         return c->sha[0] ? "not saved: another writer changed it meanwhile. The file has that text now: read it and "
                            "make your change again"
                          : "not deleted: another writer changed it meanwhile. The file is there again with that text";
@@ -71,10 +74,29 @@ static mg_rc update(struct apply *x, struct mg_memory_change *c, struct mg_memor
     return rc < 0 ? rc : mg_memory_save(x->s->arena, x->s->t, &x->by, row, err);
 }
 
+/* Threads of a session share its files, and the commits of their calls come in any order: what an earlier look saw is not written over what a later
+ * one did. The session's row is locked. */
+static void note_applied(const struct apply *x, struct mg_memory_change *c)
+{
+    pthread_mutex_lock(&x->m->lock);
+    struct mg_memory_file *f = mg_memory_file_of(x->mount, mg_sv_of(c->path));
+    c->overtaken = f->applied > x->d->look;
+    c->conflict = c->overtaken && c->sha[0] && strcmp(f->dropped, c->sha) == 0;
+    if (!c->overtaken)
+        f->applied = x->d->look;
+    pthread_mutex_unlock(&x->m->lock);
+}
+
 /* creates: new memories, which come last, since others may make room for them; else everything but those. */
 static mg_rc act(struct apply *x, struct mg_memory_change *c, struct mg_memory_place *p, bool creates,
                  struct mg_err *err)
 {
+    if (c->overtaken) {
+        mg_memory_sha_set(c->base, p->base);
+        if (c->conflict)
+            tell(x, c, why_lost(x, c, NULL));
+        return MG_OK;
+    }
     const struct mg_memory_sides sides = {
         .local = mg_sv_of(c->sha),
         .base = c->pulled ? mg_sv_of(c->sha) : p->base,
@@ -84,10 +106,10 @@ static mg_rc act(struct apply *x, struct mg_memory_change *c, struct mg_memory_p
     const struct mg_memory_decision d = mg_memory_decide(&sides);
     if ((d.act == MG_MEMORY_CREATE) != creates)
         return MG_OK;
-    bool conflict = d.lost && d.act == MG_MEMORY_PULL && !mg_sv_eq(sides.head, sides.base);
+    c->conflict = d.lost && d.act == MG_MEMORY_PULL && !mg_sv_eq(sides.head, sides.base);
     mg_memory_sha_set(c->base, sides.base);
     if (d.lost)
-        tell(x, c, why_lost(x, c, &d, conflict));
+        tell(x, c, why_lost(x, c, &d));
     c->refused = d.lost && d.act == MG_MEMORY_KEEP;
     if ((d.act == MG_MEMORY_CREATE || d.act == MG_MEMORY_UPDATE) && !c->text)
         return MG_OK; /* not read: the next look has it */
@@ -126,8 +148,10 @@ static mg_rc apply_changes(struct apply *x, struct mg_memory_change **changes, i
     struct mg_sv *shas = mg_arena_alloc(a, sizeof(*shas) * (size_t)n);
     struct mg_memory_place *places;
     mg_auto(res) struct mg_res *r = NULL;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         paths[i] = mg_sv_of(changes[i]->path);
+        note_applied(x, changes[i]);
+    }
     mg_rc rc = mg_memory_places(a, x->s->t, session, store, paths, n, &r, &places, err);
     for (int i = 0; i < 2 * n && rc >= 0; i++)
         rc = act(x, changes[i % n], &places[i % n], i >= n, err);

@@ -27,12 +27,15 @@ enum {
 
 /* A path of a store. "" for a hash: it is not there. */
 struct mg_memory_file {
-    char base[MG_SHA256_HEX]; /* what file and memory both had when they last met */
-    char seen[MG_SHA256_HEX]; /* the file, when it was last looked at or written by us */
-    char told[MG_SHA256_HEX]; /* the state of the file about which the agent was told last */
-    bool pulled;              /* seen is a text of the store's that is not noted as the base yet */
-    bool refused;             /* what is in told never goes to the store */
-    bool listed;              /* by the listing at hand */
+    char base[MG_SHA256_HEX];    /* what file and memory both had when they last met */
+    char seen[MG_SHA256_HEX];    /* the file, when it was last looked at or written by us */
+    char told[MG_SHA256_HEX];    /* the state of the file about which the agent was told last */
+    bool pulled;                 /* seen is a text of the store's that is not noted as the base yet */
+    bool refused;                /* what is in told never goes to the store */
+    bool listed;                 /* by the listing at hand */
+    char dropped[MG_SHA256_HEX]; /* the text that was lost last, because another writer had changed the memory */
+    uint64_t applied;            /* the newest look whose change of it was applied */
+    uint64_t settled;            /* the look whose commit left base */
 };
 
 struct mg_memory_mount {
@@ -55,6 +58,8 @@ struct mg_memory {
     struct mg_id session;
     unsigned refs; /* guarded by engine.lock */
     pthread_mutex_t work;
+    unsigned calls;                                       /* guarded by work: that run, of all threads of the session */
+    uint64_t looks;                                       /* guarded by work: so far */
     pthread_mutex_t lock;                                 /* guards what follows */
     struct mg_memory_mount mounts[MG_SESSION_STORES_MAX]; /* in the order of their stores' ids; the set never changes */
     int n;
@@ -73,12 +78,16 @@ struct mg_memory_change {
     size_t len;
     bool told; /* the agent knows that this does not go to the store */
     /* what became of it */
+    bool overtaken; /* a later look's change of the file, by another thread's call, was applied before */
+    bool conflict;  /* it is lost to another writer's */
     char base[MG_SHA256_HEX];
     struct mg_memory_pull pull; /* path NULL: none */
     bool refused;
 };
 
 struct mg_memory_delta {
+    uint64_t look; /* its number; they are committed in any order */
+    bool others;   /* calls of other threads ran meanwhile: what was found may be theirs */
     struct mg_memory_change *changes;
     int n, cap;
     size_t bytes;

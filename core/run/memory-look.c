@@ -331,7 +331,8 @@ static void add_rest(struct mg_memory *m, const struct listing *l, struct mg_mem
 {
     pthread_mutex_lock(&m->lock);
     for (int i = 0; i < m->n; i++) {
-        struct rest r = {d, i, l->whole[i] && m->mounts[i].mounted};
+        /* a command that runs may be about to make the file again */
+        struct rest r = {d, i, l->whole[i] && m->mounts[i].mounted && !d->others};
         if (!d->reset[i])
             mg_map_each(m->mounts[i].files, look_at_rest, &r);
     }
@@ -345,6 +346,8 @@ mg_rc mg_memory_collect(struct mg_memory *m, struct mg_sandbox *box, struct mg_c
     struct listing l = {.a = a};
     struct mg_err own = {0};
     clear_marks(m);
+    d->look = ++m->looks;
+    d->others = m->calls > 0;
     mg_rc rc = look ? list(m, box, cancel, &l, &own) : MG_OK;
     if (rc == MG_EGONE || rc == MG_ECANCELED)
         return mg_err_set(err, rc, "%s", own.text);

@@ -68,12 +68,15 @@ static mg_rc hash_now(struct mg_sandbox *box, const char *path, char sha[MG_SHA2
     return rc;
 }
 
-static bool as_seen(struct mg_memory *m, const struct mg_memory_pull *p, const char *sha)
+/* As it was seen, and nothing that was seen waits for its commit: the store has it, or the agent knows that it is lost. */
+static bool may_replace(struct mg_memory *m, const struct mg_memory_pull *p, const char *sha)
 {
     pthread_mutex_lock(&m->lock);
-    bool same = strcmp(mg_memory_file_of(&m->mounts[p->mount], mg_sv_of(p->path))->seen, sha) == 0;
+    const struct mg_memory_file *f = mg_memory_file_of(&m->mounts[p->mount], mg_sv_of(p->path));
+    bool told = strcmp(f->told, sha[0] ? sha : MG_MEMORY_TOLD_GONE) == 0;
+    bool may = strcmp(f->seen, sha) == 0 && (f->pulled || told || strcmp(f->base, sha) == 0);
     pthread_mutex_unlock(&m->lock);
-    return same;
+    return may;
 }
 
 static void note_put(struct mg_memory *m, const struct mg_memory_pull *p)
@@ -98,7 +101,7 @@ static mg_rc put_one(struct mg_memory *m, struct mg_sandbox *box, const struct m
     mg_rc rc = MG_OK;
     if (mount->mounted) {
         rc = hash_now(box, path, now, err);
-        if (rc >= 0 && !as_seen(m, p, now))
+        if (rc >= 0 && !may_replace(m, p, now))
             return MG_OK;
     }
     if (rc >= 0 && p->text)

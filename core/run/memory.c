@@ -31,12 +31,17 @@ static void settle(struct mg_memory *m, struct mg_memory_delta *d)
     for (int i = 0; i < d->n; i++) {
         struct mg_memory_change *c = &d->changes[i];
         struct mg_memory_file *f = mg_memory_file_of(&m->mounts[c->mount], mg_sv_of(c->path));
+        if (c->overtaken || f->settled > d->look)
+            continue;
+        f->settled = d->look;
         memcpy(f->base, c->base, sizeof(f->base));
         if (strcmp(f->base, f->seen) == 0)
             f->pulled = false;
-        if (c->told)
+        if (c->told && !d->others) /* else those whose calls ran hear it too */
             (void)snprintf(f->told, sizeof(f->told), "%s", c->sha[0] ? c->sha : MG_MEMORY_TOLD_GONE);
         f->refused = c->refused;
+        if (c->conflict)
+            memcpy(f->dropped, c->sha, sizeof(f->dropped));
         if (c->pull.path)
             mg_memory_pull_add(m, &c->pull);
         c->pull = (struct mg_memory_pull){.path = NULL};
@@ -88,9 +93,10 @@ void mg_memory_before(struct mg_box *b)
     if (!m)
         return;
     pthread_mutex_lock(&m->work);
-    if (mg_memory_put(m, mg_box_sandbox(b), &done, &err) < 0)
+    if (m->calls == 0 && mg_memory_put(m, mg_box_sandbox(b), &done, &err) < 0)
         mg_log(MG_WARN, "memories are not put into the sandbox yet", MG_F_STR("session", m->session.s),
                MG_F_STR("error", err.text));
+    m->calls++;
     pthread_mutex_unlock(&m->work);
 }
 
@@ -107,15 +113,21 @@ void mg_memory_after(struct mg_run *r, struct mg_box *b)
 {
     struct mg_memory *m = mg_box_memory(b);
     struct mg_err err = {0};
-    if (!m || r->call_rc < 0 || mg_cancel_fired(r->cancel))
+    if (!m)
         return;
-    mg_hook("memory.before_look");
-    mg_memory_delta_free(r->memory);
-    r->memory = mg_memory_delta_new();
+    bool look = r->call_rc >= 0 && !mg_cancel_fired(r->cancel);
+    if (look) {
+        mg_hook("memory.before_look");
+        mg_memory_delta_free(r->memory);
+        r->memory = mg_memory_delta_new();
+    }
     pthread_mutex_lock(&m->work);
-    if (mg_memory_collect(m, mg_box_sandbox(b), r->cancel, may_write(r->call_name), r->memory, &err) < 0)
+    m->calls--;
+    if (look && mg_memory_collect(m, mg_box_sandbox(b), r->cancel, may_write(r->call_name), r->memory, &err) < 0)
         mg_log(MG_WARN, "memories are not looked at", MG_F_STR("session", m->session.s), MG_F_STR("error", err.text));
     pthread_mutex_unlock(&m->work);
+    if (look)
+        mg_hook("memory.looked");
 }
 
 mg_rc mg_memory_take(struct mg_run *r, struct mg_step *s, struct mg_sv *content, struct mg_err *err)
@@ -292,12 +304,14 @@ static mg_rc sync_locked(struct mg_run *r, struct mg_memory *m, struct mg_pg *pg
                          struct mg_err *err)
 {
     int n = 0, done = 0;
-    mg_rc rc = mg_memory_load(m, pg, err);
+    const bool alone =
+        m->calls == 0; /* else what is kept is not to be read again, and no file may change under a command */
+    mg_rc rc = alone ? mg_memory_load(m, pg, err) : MG_OK;
     if (rc >= 0)
         rc = look(r, m, pg, box, true, err);
     for (int i = 0; i < ROUNDS && rc >= 0; i++) {
         rc = pending(m, pg, &n, err);
-        if (rc >= 0 && n > 0)
+        if (rc >= 0 && n > 0 && alone)
             rc = mg_memory_put(m, box, &done, err);
         if (rc < 0 || n == 0 || done == 0)
             break; /* what stays cannot be put in, and was logged */
