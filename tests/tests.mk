@@ -290,7 +290,7 @@ AM_TESTS_ENVIRONMENT = \
 	MANGO_TEST_BUILDDIR='$(abs_top_builddir)'; export MANGO_TEST_BUILDDIR; \
 	PYTHONDONTWRITEBYTECODE=1; export PYTHONDONTWRITEBYTECODE; \
 	ASAN_OPTIONS=$${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}; export ASAN_OPTIONS; \
-	TSAN_OPTIONS=$${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}; export TSAN_OPTIONS;
+	TSAN_OPTIONS=$${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1:suppressions=$(abs_top_srcdir)/tests/support/tsan.suppress}; export TSAN_OPTIONS;
 
 # Automake's rule with one PostgreSQL around the whole run; without a server the tests that need one are skipped and say so.
 check-TESTS: $(check_PROGRAMS) $(check_LTLIBRARIES) $(check_SCRIPTS)
@@ -484,7 +484,7 @@ EXTRA_DIST += \
 
 dist_noinst_SCRIPTS += tests/support/net-peer.py tests/support/pg-run tests/support/summary tests/lint/banned tests/lint/c-files tests/lint/docs-check \
 	tests/lint/layers tests/lint/run-all tests/lint/sources
-EXTRA_DIST += tests/lint/cppcheck.suppress
+EXTRA_DIST += tests/lint/cppcheck.suppress tests/support/tsan.suppress
 
 # The tests of one remote backend, with what they need started: make check-remote BACKEND=e2b
 .PHONY: check-remote

@@ -8,6 +8,7 @@
 Processes are killed and folders removed at the end of the `with`, whatever happened; a failed test prints the server's log.
 Waits have deadlines; nothing is asserted by a sleep.
 """
+import functools
 import os
 import secrets
 import shutil
@@ -30,8 +31,17 @@ STOP_S = 30
 SKIPPED = 77  # automake's exit code
 
 
+@functools.cache
+def sanitizer():
+    """Of the build: b"libtsan", b"libasan" or None."""
+    with open(os.path.join(BUILD, "mangod"), "rb") as binary:
+        text = binary.read()
+    return next((name for name in (b"libtsan", b"libasan") if name in text), None)
+
+
 def wait_for(what, test, timeout=30, every=0.02):
     """Waits until test() gives something true and returns it; fails after the deadline and says what was missing."""
+    timeout *= 4 if sanitizer() else 1  # so much slower the instrumented code is
     deadline = time.monotonic() + timeout
     while True:
         value = test()

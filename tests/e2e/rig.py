@@ -19,7 +19,7 @@ import unittest
 import urllib.parse
 
 from api import ApiError
-from harness import BUILD, STOP_S, Database, Mangod
+from harness import STOP_S, Database, Mangod, sanitizer
 from ws import Closed, WebSocket
 
 SMALL_POOL = {"MANGO_REQUEST_THREADS": "4", "MANGO_ENGINE_THREADS": "4"}
@@ -27,13 +27,6 @@ POOL_MAX = 4 + 4 + 7  # database connections of such a replica: docs/operating.m
 
 
 FAKETIME = next(iter(glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")), None)
-
-
-def sanitizer():
-    """Of the build: b"libtsan", b"libasan" or None."""
-    with open(os.path.join(BUILD, "mangod"), "rb") as binary:
-        text = binary.read()
-    return next((name for name in (b"libtsan", b"libasan") if name in text), None)
 
 
 def needs_fake_clocks(test):

@@ -5,21 +5,16 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import BUILD, main
+from harness import BUILD, main, sanitizer
 
 LOADABLE = os.path.join(BUILD, "plugins", "loadable")
 JEMALLOC = glob.glob("/usr/lib/*/libjemalloc.so.2")
 
 
-def sanitized():
-    with open(os.path.join(BUILD, "config.status"), encoding="utf-8") as f:
-        return "-fsanitize=" in f.read()
-
-
 class Loaded(unittest.TestCase):
     def environment(self, folder):
         env = {**os.environ, "MANGO_PLUGIN_DIR": LOADABLE, "MANGO_STATE_DIR": folder, "MANGO_LOCAL_BASE_DIR": os.path.join(folder, "local")}
-        if not sanitized():  # a sanitizer brings its own allocator
+        if not sanitizer():  # a sanitizer brings its own allocator
             if not JEMALLOC:
                 self.skipTest("libjemalloc2 is not installed")
             env.update(LD_PRELOAD=JEMALLOC[0], MALLOC_CONF="junk:true,abort_conf:false")  # what is freed and used shows

@@ -79,7 +79,7 @@ static void drop_pair(struct pgproxy *p, int i)
 /* False when the pair is over. */
 static bool move_bytes(struct pgproxy *p, struct pair *pair, bool from_client)
 {
-    static char chunk[CHUNK]; /* of the one thread */
+    char chunk[CHUNK];
     int from = from_client ? pair->client : pair->server, to = from_client ? pair->server : pair->client;
     ssize_t n = recv(from, chunk, sizeof(chunk), 0);
     if (n <= 0)
