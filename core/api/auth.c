@@ -21,11 +21,22 @@ static mg_rc by_ticket(struct mg_http_req *req, struct mg_principal *who, struct
     return mg_tickets_take(mg_req_app(req)->tickets, mg_http_query(req, "ticket"), who, err);
 }
 
-/* A claim ends at any moment, so its token is looked up each time. */
-static mg_rc by_secret(struct mg_http_req *req, struct mg_sv secret, struct mg_principal *who, struct mg_err *err)
+/* A claim ends at any moment, so its token is looked up each time; but for the calls of its own item, whose statements look at the claim themselves. */
+static mg_rc by_token(struct mg_http_req *req, const struct mg_route *route, struct mg_sv token,
+                      struct mg_principal *who, struct mg_err *err)
+{
+    struct mg_pollers *known = mg_req_app(req)->pollers;
+    if (route && route->flags & MG_ROUTE_TOKEN_END && mg_works_known(known, token, who) &&
+        mg_scope_is_own(req, route, who))
+        return MG_OK;
+    return mg_works_principal(known, req->pg, req->arena, token, who, err);
+}
+
+static mg_rc by_secret(struct mg_http_req *req, const struct mg_route *route, struct mg_sv secret,
+                       struct mg_principal *who, struct mg_err *err)
 {
     if (mg_sv_starts(secret, MG_WORK_TOKEN_PREFIX))
-        return mg_works_principal(req->pg, req->arena, secret, who, err);
+        return by_token(req, route, secret, who, err);
     return mg_key_cache_lookup(mg_req_app(req)->keys, req->pg, secret, who, err);
 }
 
@@ -37,7 +48,7 @@ mg_rc mg_auth(struct mg_http_req *req, const struct mg_route *route, struct mg_e
     if (secret.len == 0 && !ticket)
         return mg_err_set(err, MG_EAUTH,
                           "no credential: send the API key as `x-api-key: KEY` or `authorization: Bearer KEY`");
-    mg_rc rc = ticket ? by_ticket(req, who, err) : by_secret(req, secret, who, err);
+    mg_rc rc = ticket ? by_ticket(req, who, err) : by_secret(req, route, secret, who, err);
     if (rc < 0)
         return rc;
     rc = mg_scope_check(req, route, who, err);

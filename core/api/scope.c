@@ -81,7 +81,7 @@ static mg_rc check_environment_key(struct mg_http_req *req, const struct mg_rout
 
 /* ---- tokens ---- */
 
-static bool is_own(const struct mg_http_req *req, const struct mg_route *route, const struct mg_principal *who)
+bool mg_scope_is_own(const struct mg_http_req *req, const struct mg_route *route, const struct mg_principal *who)
 {
     if (is_session_route(route))
         return mg_sv_eq(req->param[0], mg_id_sv(&who->session));
@@ -112,7 +112,7 @@ static mg_rc check_token(struct mg_http_req *req, const struct mg_route *route, 
     if (who->live && flags & MG_ROUTE_TOKEN && is_skill_route(route))
         return check_skill(req, who, err);
     bool takes = flags & (MG_ROUTE_TOKEN | MG_ROUTE_TOKEN_END);
-    bool own = takes && !is_store_route(route) && is_own(req, route, who);
+    bool own = takes && !is_store_route(route) && mg_scope_is_own(req, route, who);
     mg_rc rc = takes && is_store_route(route) ? holds_store(req, route, who, &own, err) : MG_OK;
     if (rc < 0)
         return rc;

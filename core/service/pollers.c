@@ -5,6 +5,7 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "service/work-internal.h"
+#include "store/api-key.h"
 
 enum { POLLERS_MAX = 65536 /* pollers that are remembered; then the memory starts anew */ };
 
@@ -18,7 +19,8 @@ struct queue {
 
 struct mg_pollers {
     pthread_mutex_t lock;
-    struct mg_map *queues; /* environment -> struct queue; guarded by lock */
+    struct mg_map *queues;       /* environment -> struct queue; guarded by lock */
+    struct mg_key_cache *tokens; /* of items that were handed out or asked after here */
     struct mg_map
         *map; /* environment, a space, the worker's id -> uint64_t, mg_now_ns() of the write; guarded by lock */
 };
@@ -29,7 +31,13 @@ struct mg_pollers *mg_pollers_new(void)
     pthread_mutex_init(&p->lock, NULL);
     p->map = mg_map_new();
     p->queues = mg_map_new();
+    p->tokens = mg_key_cache_new();
     return p;
+}
+
+struct mg_key_cache *mg_pollers_tokens(struct mg_pollers *p)
+{
+    return p->tokens;
 }
 
 static void free_time(void *ctx, struct mg_sv key, void *value)
@@ -47,6 +55,7 @@ void mg_pollers_free(struct mg_pollers *p)
     mg_map_free(p->map);
     mg_map_each(p->queues, free_time, NULL);
     mg_map_free(p->queues);
+    mg_key_cache_free(p->tokens);
     pthread_mutex_destroy(&p->lock);
     free(p);
 }

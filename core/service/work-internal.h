@@ -13,6 +13,7 @@ void mg_pollers_found_empty(struct mg_pollers *p, struct mg_sv environment, uint
 /* Where the queue begins, as the last look found it; 0: not known. */
 int64_t mg_pollers_from(struct mg_pollers *p, struct mg_sv environment);
 bool mg_pollers_is_empty(struct mg_pollers *p, struct mg_sv environment);
+struct mg_key_cache *mg_pollers_tokens(struct mg_pollers *p);
 /* After the commit that ended the item: its streams close, and pollers look for what may follow it. */
 void mg_work_ended_here(struct mg_engine *e, const struct mg_work_row *w);
 /* One transaction: the item ends, and its session with the message. check judges the locked item. */

@@ -10,6 +10,7 @@
 #include "run/engine.h"
 #include "run/work.h"
 #include "service/work-internal.h"
+#include "store/api-key.h"
 #include "store/environment.h"
 
 enum { TOKEN_RANDOM = 32 /* bytes: semantics WK9 */ };
@@ -37,6 +38,27 @@ static mg_rc own(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal
                  struct mg_err *err)
 {
     return who->kind == MG_BY_API_KEY ? mg_works_environment(pg, a, who, environment, err) : MG_OK;
+}
+
+static mg_rc no_such_token(struct mg_err *err)
+{
+    return mg_err_set(err, MG_EAUTH, "invalid token: no work item has it");
+}
+
+/* A token that is known from memory may have outlived its item. */
+static mg_rc gone_with_item(const struct mg_principal *who, mg_rc rc, struct mg_err *err)
+{
+    return rc == MG_ENOTFOUND && who->kind == MG_BY_ITEM_TOKEN ? no_such_token(err) : rc;
+}
+
+/* The owner of an item's token; live is left to the caller. */
+static mg_rc principal_of(const struct mg_work_row *w, struct mg_principal *ret, struct mg_err *err)
+{
+    *ret = (struct mg_principal){.kind = MG_BY_ITEM_TOKEN};
+    if (!mg_id_from(w->workspace, &ret->workspace) || !mg_id_from(w->id, &ret->key) || !mg_id_from(w->id, &ret->work) ||
+        !mg_id_from(w->environment, &ret->environment) || !mg_id_from(w->session, &ret->session))
+        return mg_err_set(err, MG_EINTERNAL, "the row of the work item is damaged");
+    return MG_OK;
 }
 
 /* The key that must not be revoked in the transaction of a claim. */
@@ -97,6 +119,9 @@ mg_rc mg_works_poll(struct mg_engine *e, struct mg_pollers *pollers, struct mg_p
         return rc;
     if (ret->id.len == 0)
         return MG_OK;
+    struct mg_principal owner;
+    if (principal_of(ret, &owner, NULL) == MG_OK)
+        mg_key_cache_put(mg_pollers_tokens(pollers), mg_sv_of(token), &owner);
     count(&mg_engine_work(e)->claims);
     if (!fresh) {
         count(&mg_engine_work(e)->reclaims);
@@ -114,7 +139,7 @@ mg_rc mg_works_ack(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, co
     bool done = false;
     mg_rc rc = own(pg, a, who, environment, err);
     if (rc >= 0)
-        rc = mg_work_ack(a, pg, environment, id, key_of(who), ttl_s, &done, ret, err);
+        rc = gone_with_item(who, mg_work_ack(a, pg, environment, id, key_of(who), ttl_s, &done, ret, err), err);
     if (rc < 0)
         return rc;
     if (done) {
@@ -209,6 +234,7 @@ mg_rc mg_works_beat(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, c
     mg_rc rc = own(pg, a, who, environment, err);
     if (rc >= 0)
         rc = mg_work_beat(a, pg, environment, id, x.kind, x.never ? -1 : x.us, ttl_s, ret_extended, ret, err);
+    rc = gone_with_item(who, rc, err);
     if (rc < 0)
         return rc;
     if (*ret_extended) {
@@ -224,49 +250,18 @@ mg_rc mg_works_beat(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, c
 
 /* ---- stop ---- */
 
-/* Locks the session, then the item. */
-static mg_rc lock_both(struct mg_pg *pg, struct mg_arena *a, struct mg_txn *t, struct mg_sv environment,
-                       struct mg_sv id, struct mg_id *ret_session, struct mg_work_row *ret, struct mg_err *err)
-{
-    struct mg_session_state st;
-    mg_rc rc = mg_work_session(a, pg, environment, id, ret_session, err);
-    if (rc >= 0)
-        rc = mg_session_lock(t, mg_id_sv(ret_session), MG_SV(""), &st, err);
-    return rc < 0 ? rc : mg_work_lock(a, t, environment, id, ret, err);
-}
-
-static mg_rc stop_locked(struct mg_txn *t, const struct mg_work_row *w, const struct mg_id *session, bool force,
-                         bool *ret_queued, struct mg_err *err)
-{
-    bool ask = !force && w->state == MG_WORK_ACTIVE && !w->lapsed;
-    mg_rc rc = ask ? mg_work_set_stopping(t, w->id, err) : mg_work_set_stopped(t, w->id, "stop", err);
-    /* What came in while the worker was leaving, or what it leaves open, gets the next item at once. */
-    return rc < 0 ? rc : mg_work_succeed(t, session, w->metadata, false, ret_queued, err);
-}
-
 mg_rc mg_works_stop(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                     struct mg_sv environment, struct mg_sv id, bool force, struct mg_work_row *ret, struct mg_err *err)
 {
-    struct mg_id session;
-    bool queued = false, nothing;
-    mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
+    bool done = false;
     mg_rc rc = own(pg, a, who, environment, err);
     if (rc >= 0)
-        rc = lock_both(pg, a, &t, environment, id, &session, ret, err);
+        rc = gone_with_item(who, mg_work_stop(a, pg, environment, id, force, &done, ret, err), err);
     if (rc < 0)
         return rc;
-    nothing = ret->state == MG_WORK_STOPPED || (ret->state == MG_WORK_STOPPING && !force);
-    if (nothing)
-        return MG_OK;
-    rc = stop_locked(&t, ret, &session, force, &queued, err);
-    if (rc >= 0)
-        rc = mg_work_lock(a, &t, environment, id, ret, err);
-    if (rc >= 0)
-        rc = mg_txn_commit(&t, err);
-    if (rc < 0)
-        return rc;
-    count(&mg_engine_work(e)->stops);
-    if (ret->state == MG_WORK_STOPPED)
+    if (done)
+        count(&mg_engine_work(e)->stops);
+    if (done && ret->state == MG_WORK_STOPPED)
         mg_work_ended_here(e, ret);
     return MG_OK;
 }
@@ -297,6 +292,17 @@ static mg_rc takes_fail(const struct mg_work_row *w, struct mg_err *err)
         return MG_OK;
     return mg_err_set(err, MG_ECONFLICT, "work '%.*s' is %s: only an item that a poller or worker has can fail",
                       MG_SV_ARG(w->id), w->lapsed ? "past its lease" : mg_work_state_name(w->state));
+}
+
+/* Locks the session, then the item. */
+static mg_rc lock_both(struct mg_pg *pg, struct mg_arena *a, struct mg_txn *t, struct mg_sv environment,
+                       struct mg_sv id, struct mg_id *ret_session, struct mg_work_row *ret, struct mg_err *err)
+{
+    struct mg_session_state st;
+    mg_rc rc = mg_work_session(a, pg, environment, id, ret_session, err);
+    if (rc >= 0)
+        rc = mg_session_lock(t, mg_id_sv(ret_session), MG_SV(""), &st, err);
+    return rc < 0 ? rc : mg_work_lock(a, t, environment, id, ret, err);
 }
 
 static mg_rc give_back(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, struct mg_sv environment,
@@ -330,8 +336,8 @@ mg_rc mg_works_fail(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, c
     if (rc < 0)
         return rc;
     if (requeue)
-        return give_back(e, pg, a, environment, id, ret, err);
-    rc = mg_work_session(a, pg, environment, id, &session, err);
+        return gone_with_item(who, give_back(e, pg, a, environment, id, ret, err), err);
+    rc = gone_with_item(who, mg_work_session(a, pg, environment, id, &session, err), err);
     if (rc >= 0)
         rc = mg_work_fail_session(e, pg, a, &session, environment, id, message, takes_fail, ret, err);
     if (rc < 0)
@@ -343,23 +349,27 @@ mg_rc mg_works_fail(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, c
 
 /* ---- tokens ---- */
 
-mg_rc mg_works_principal(struct mg_pg *pg, struct mg_arena *a, struct mg_sv token, struct mg_principal *ret,
-                         struct mg_err *err)
+mg_rc mg_works_principal(struct mg_pollers *p, struct mg_pg *pg, struct mg_arena *a, struct mg_sv token,
+                         struct mg_principal *ret, struct mg_err *err)
 {
     char digest[MG_SHA256_HEX];
     struct mg_work_row w;
     mg_sha256_hex(token, digest);
     mg_rc rc = mg_work_by_token(a, pg, mg_sv_of(digest), &w, err);
     if (rc == MG_ENOTFOUND)
-        return mg_err_set(err, MG_EAUTH, "invalid token: no work item has it");
+        return no_such_token(err);
+    if (rc >= 0)
+        rc = principal_of(&w, ret, err);
     if (rc < 0)
         return rc;
-    *ret = (struct mg_principal){.kind = MG_BY_ITEM_TOKEN};
+    mg_key_cache_put(mg_pollers_tokens(p), token, ret);
     ret->live = !w.lapsed && (w.state == MG_WORK_STARTING || w.state == MG_WORK_ACTIVE || w.state == MG_WORK_STOPPING);
-    if (!mg_id_from(w.workspace, &ret->workspace) || !mg_id_from(w.id, &ret->key) || !mg_id_from(w.id, &ret->work) ||
-        !mg_id_from(w.environment, &ret->environment) || !mg_id_from(w.session, &ret->session))
-        return mg_err_set(err, MG_EINTERNAL, "the row of the work item is damaged");
     return MG_OK;
+}
+
+bool mg_works_known(struct mg_pollers *p, struct mg_sv token, struct mg_principal *ret)
+{
+    return mg_key_cache_get(mg_pollers_tokens(p), token, ret);
 }
 
 mg_rc mg_works_may_send(struct mg_step *s, const struct mg_principal *who, const struct mg_draft *drafts, int n,

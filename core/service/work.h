@@ -19,8 +19,8 @@ enum {
     MG_WORK_POLLER_NOTE_S = 10, /* a poller's row is written so often at most: pollers of this long ago count as here */
 };
 
-/* What this process remembers of its pollers and of queues that it found empty, so that an idle poll writes nothing and, within
- * MG_WORK_EMPTY_MS of a look that found nothing, asks the database nothing. Any thread. */
+/* What this process remembers of its pollers, of queues that it found empty, so that an idle poll writes nothing and, within
+ * MG_WORK_EMPTY_MS of a look that found nothing, asks the database nothing, and of the tokens that it saw. Any thread. */
 struct mg_pollers;
 struct mg_pollers *mg_pollers_new(void);
 void mg_pollers_free(struct mg_pollers *p);
@@ -65,8 +65,11 @@ mg_rc mg_works_environment(struct mg_pg *pg, struct mg_arena *a, const struct mg
                            struct mg_sv environment, struct mg_err *err) MG_MUSTCHECK;
 
 /* Who a token is. MG_EAUTH. */
-mg_rc mg_works_principal(struct mg_pg *pg, struct mg_arena *a, struct mg_sv token, struct mg_principal *ret,
-                         struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_works_principal(struct mg_pollers *p, struct mg_pg *pg, struct mg_arena *a, struct mg_sv token,
+                         struct mg_principal *ret, struct mg_err *err) MG_MUSTCHECK;
+/* The same from memory: which item a token is of never changes, whether its claim holds does, and is not told (live is false). For the calls of the item
+ * itself, whose statements find out. False: not known here. */
+bool mg_works_known(struct mg_pollers *p, struct mg_sv token, struct mg_principal *ret);
 /* A worker's events, under the session's lock: results only, and only while its claim holds, which is checked and locked in this transaction. */
 mg_rc mg_works_may_send(struct mg_step *s, const struct mg_principal *who, const struct mg_draft *drafts, int n,
                         struct mg_err *err) MG_MUSTCHECK;

@@ -43,5 +43,8 @@ void mg_key_cache_free(struct mg_key_cache *c);
 mg_rc mg_key_cache_lookup(struct mg_key_cache *c, struct mg_pg *pg, struct mg_sv secret, struct mg_principal *ret,
                           struct mg_err *err) MG_MUSTCHECK;
 void mg_key_cache_forget(struct mg_key_cache *c, struct mg_sv key_id); /* revoked */
+/* For secrets whose owner never changes: kept until forgotten, or until the cache starts anew. */
+void mg_key_cache_put(struct mg_key_cache *c, struct mg_sv secret, const struct mg_principal *who);
+bool mg_key_cache_get(struct mg_key_cache *c, struct mg_sv secret, struct mg_principal *ret);
 
 #endif

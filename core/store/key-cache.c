@@ -64,13 +64,13 @@ static bool find(struct mg_key_cache *c, struct mg_sv digest, struct mg_principa
     return hit;
 }
 
-static void keep(struct mg_key_cache *c, struct mg_sv digest, const struct mg_principal *who, uint64_t asked_ns,
-                 uint64_t generation)
+static void keep(struct mg_key_cache *c, struct mg_sv digest, const struct mg_principal *who, uint64_t until_ns,
+                 const uint64_t *generation)
 {
     struct entry *e = mg_xmalloc(sizeof(*e));
-    *e = (struct entry){.who = *who, .until_ns = asked_ns + (uint64_t)MG_API_KEY_CACHE_MS * 1000000};
+    *e = (struct entry){.who = *who, .until_ns = until_ns};
     pthread_mutex_lock(&c->lock);
-    if (generation == c->generation) {
+    if (!generation || *generation == c->generation) {
         if (mg_map_len(c->map) >= CACHE_MAX)
             clear(c);
         e = mg_map_put(c->map, digest, e);
@@ -92,8 +92,23 @@ mg_rc mg_key_cache_lookup(struct mg_key_cache *c, struct mg_pg *pg, struct mg_sv
     uint64_t asked_ns = mg_now_ns();
     mg_rc rc = mg_api_key_lookup(pg, secret, ret, err);
     if (rc == 0)
-        keep(c, mg_sv_of(digest), ret, asked_ns, generation);
+        keep(c, mg_sv_of(digest), ret, asked_ns + (uint64_t)MG_API_KEY_CACHE_MS * 1000000, &generation);
     return rc;
+}
+
+void mg_key_cache_put(struct mg_key_cache *c, struct mg_sv secret, const struct mg_principal *who)
+{
+    char digest[MG_SHA256_HEX];
+    mg_sha256_hex(secret, digest);
+    keep(c, mg_sv_of(digest), who, UINT64_MAX, NULL);
+}
+
+bool mg_key_cache_get(struct mg_key_cache *c, struct mg_sv secret, struct mg_principal *ret)
+{
+    char digest[MG_SHA256_HEX];
+    uint64_t generation;
+    mg_sha256_hex(secret, digest);
+    return find(c, mg_sv_of(digest), ret, &generation);
 }
 
 static void expire_entry(void *ctx, struct mg_sv key, void *value)

@@ -222,15 +222,12 @@ static const struct mg_stmt SQL_BEAT = {
     " AND CASE $3 WHEN 'any' THEN true WHEN 'none' THEN heartbeat_at IS NULL ELSE mg_us(heartbeat_at) = $4::bigint END"
     " RETURNING " MG_WORK_COLUMNS,
 };
-static const struct mg_stmt SQL_LOOK = {"work_look",
-                                        "SELECT " MG_WORK_COLUMNS " FROM work WHERE id = $1 AND environment_id = $2"};
-
 mg_rc mg_work_beat(struct mg_arena *a, struct mg_pg *pg, struct mg_sv environment, struct mg_sv id,
                    enum mg_work_expect expect, int64_t expected_us, int64_t ttl_s, bool *ret_done,
                    struct mg_work_row *ret, struct mg_err *err)
 {
     static const char *const words[] = {"any", "none", "time"};
-    mg_auto(res) struct mg_res *r = NULL, *look = NULL;
+    mg_auto(res) struct mg_res *r = NULL;
     const struct mg_sv p[] = {id, environment, mg_sv_of(words[expect]), mg_p_int(a, expected_us), mg_p_int(a, ttl_s)};
     mg_rc rc = mg_pg_exec(pg, &SQL_BEAT, p, 5, &r, err);
     *ret_done = rc >= 0 && mg_res_rows(r) > 0;
@@ -240,13 +237,7 @@ mg_rc mg_work_beat(struct mg_arena *a, struct mg_pg *pg, struct mg_sv environmen
         *ret = mg_work_kept(a, r, 0);
         return MG_OK;
     }
-    rc = mg_pg_exec(pg, &SQL_LOOK, p, 2, &look, err);
-    if (rc < 0)
-        return rc;
-    if (mg_res_rows(look) == 0)
-        return mg_work_missing(id, err);
-    *ret = mg_work_kept(a, look, 0);
-    return MG_OK;
+    return mg_work_look(a, pg, environment, id, ret, err);
 }
 
 /* ---- tokens ---- */

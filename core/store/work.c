@@ -71,15 +71,17 @@ mg_rc mg_work_enqueue(struct mg_txn *t, const struct mg_id *session, struct mg_e
 }
 
 /* A session that is over gets no successor, whatever was asked. A call that waits for a confirmation is the client's business. */
+#define INSERT_SUCCESSOR(id, metadata, from, always)                                                      \
+    "INSERT INTO work (id, workspace_id, environment_id, session_id, metadata)"                           \
+    " SELECT " id ", s.workspace_id, s.environment_id, s.id, " metadata " FROM " from                     \
+    " JOIN session_state st ON st.session_id = s.id"                                                      \
+    " WHERE s.archived_at IS NULL AND st.deleting_at IS NULL AND st.status <> 'terminated'"               \
+    " AND (" always " OR st.queued_inputs > 0 OR st.turn_step IN ('model', 'tools', 'backoff') OR EXISTS" \
+    " (SELECT 1 FROM tool_calls c WHERE c.session_id = s.id AND c.waits_for = 'result'))"                 \
+    " ON CONFLICT (session_id) WHERE state IN ('queued', 'starting', 'active') DO NOTHING RETURNING 1"
+
 static const struct mg_stmt SQL_SUCCEED = {
-    "work_succeed",
-    "INSERT INTO work (id, workspace_id, environment_id, session_id, metadata)"
-    " SELECT $1, s.workspace_id, s.environment_id, s.id, $3 FROM sessions s JOIN session_state st ON st.session_id ="
-    " s.id WHERE s.id = $2 AND s.archived_at IS NULL AND st.deleting_at IS NULL AND st.status <> 'terminated'"
-    " AND ($4::bool OR st.queued_inputs > 0 OR st.turn_step IN ('model', 'tools', 'backoff') OR EXISTS"
-    " (SELECT 1 FROM tool_calls c WHERE c.session_id = s.id AND c.waits_for = 'result'))"
-    " ON CONFLICT (session_id) WHERE state IN ('queued', 'starting', 'active') DO NOTHING RETURNING 1",
-};
+    "work_succeed", INSERT_SUCCESSOR("$1", "$3", "(SELECT * FROM sessions WHERE id = $2) s", "$4::bool")};
 
 mg_rc mg_work_succeed(struct mg_txn *t, const struct mg_id *session, struct mg_sv metadata, bool always, bool *ret,
                       struct mg_err *err)
@@ -143,20 +145,51 @@ static const struct mg_stmt SQL_STOPPED = {
     " stop_requested_at = coalesce(stop_requested_at, CASE WHEN $2 = 'stop' THEN clock_timestamp() END)"
     " WHERE id = $1 AND state <> 'stopped'",
 };
-static const struct mg_stmt SQL_STOPPING = {
-    "work_stopping",
-    "UPDATE work SET state = 'stopping', stop_requested_at = clock_timestamp(),"
-    " lease_until = clock_timestamp() + ttl_s * interval '1 second' WHERE id = $1 AND state = 'active'",
-};
 
 mg_rc mg_work_set_stopped(struct mg_txn *t, struct mg_sv id, const char *cause, struct mg_err *err)
 {
     return mg_txn_queue(t, &SQL_STOPPED, (const struct mg_sv[]){id, mg_sv_of(cause)}, 2, 1, err);
 }
 
-mg_rc mg_work_set_stopping(struct mg_txn *t, struct mg_sv id, struct mg_err *err)
+/* An item's session never changes, so that its lock can come first without a look at the item. */
+static const struct mg_stmt SQL_STOP_LOCK = {
+    "work_stop_lock", "SELECT 1 FROM session_state WHERE session_id ="
+                      " (SELECT session_id FROM work WHERE id = $1 AND environment_id = $2) FOR UPDATE"};
+/* A statement of its own behind the lock: its snapshot has what was admitted before. statement_timestamp() is one time for the whole row. */
+#define ASKS "NOT $3::bool AND state = 'active' AND lease_until > statement_timestamp()"
+static const struct mg_stmt SQL_STOP = {
+    "work_stop",
+    "WITH ended AS (UPDATE work SET state = CASE WHEN " ASKS " THEN 'stopping' ELSE 'stopped' END,"
+    " stop_requested_at = coalesce(stop_requested_at, statement_timestamp()), lease_until = CASE WHEN " ASKS
+    " THEN statement_timestamp() + ttl_s * interval '1 second' ELSE lease_until END,"
+    " stopped_at = CASE WHEN " ASKS " THEN NULL ELSE statement_timestamp() END,"
+    " stop_cause = CASE WHEN " ASKS " THEN NULL ELSE 'stop' END"
+    " WHERE id = $1 AND environment_id = $2"
+    " AND (state IN ('queued', 'starting', 'active') OR state = 'stopping' AND $3::bool)"
+    " RETURNING " MG_WORK_COLUMNS "), successor AS (" INSERT_SUCCESSOR(
+        "$4", "ended.metadata", "ended JOIN sessions s ON s.id = ended.session_id", "false") ") SELECT * FROM ended",
+};
+
+mg_rc mg_work_stop(struct mg_arena *a, struct mg_pg *pg, struct mg_sv environment, struct mg_sv id, bool force,
+                   bool *ret_done, struct mg_work_row *ret, struct mg_err *err)
 {
-    return mg_txn_queue(t, &SQL_STOPPING, &id, 1, 1, err);
+    const struct mg_id next = mg_id_new("work");
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
+    const struct mg_sv p[] = {id, environment, mg_p_bool(force), mg_id_sv(&next)};
+    *ret_done = false;
+    mg_rc rc = mg_txn_queue(&t, &SQL_STOP_LOCK, p, 2, -1, err);
+    if (rc >= 0)
+        rc = mg_txn_queue(&t, &SQL_STOP, p, 4, -1, err);
+    if (rc >= 0)
+        rc = mg_txn_commit_last(&t, &r, err);
+    if (rc < 0)
+        return rc;
+    *ret_done = mg_res_rows(r) > 0;
+    if (!*ret_done)
+        return mg_work_look(a, pg, environment, id, ret, err);
+    *ret = mg_work_kept(a, r, 0);
+    return MG_OK;
 }
 
 /* ---- leases that are over ---- */
@@ -213,6 +246,22 @@ mg_rc mg_work_expire(struct mg_arena *a, struct mg_pg *pg, const struct mg_work_
 }
 
 /* ---- reading ---- */
+
+static const struct mg_stmt SQL_LOOK = {"work_look",
+                                        "SELECT " MG_WORK_COLUMNS " FROM work WHERE id = $1 AND environment_id = $2"};
+
+mg_rc mg_work_look(struct mg_arena *a, struct mg_pg *pg, struct mg_sv environment, struct mg_sv id,
+                   struct mg_work_row *ret, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    mg_rc rc = mg_pg_exec(pg, &SQL_LOOK, (const struct mg_sv[]){id, environment}, 2, &r, err);
+    if (rc < 0)
+        return rc;
+    if (mg_res_rows(r) == 0)
+        return mg_work_missing(id, err);
+    *ret = mg_work_kept(a, r, 0);
+    return MG_OK;
+}
 
 static const struct mg_stmt SQL_GET = {
     "work_get",

@@ -89,8 +89,11 @@ mg_rc mg_work_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv environmen
                    struct mg_work_row *ret, struct mg_err *err) MG_MUSTCHECK;
 /* Queues: stopped, for this reason. */
 mg_rc mg_work_set_stopped(struct mg_txn *t, struct mg_sv id, const char *cause, struct mg_err *err) MG_MUSTCHECK;
-/* Queues: the worker is asked to stop, and has what the ttl gives. */
-mg_rc mg_work_set_stopping(struct mg_txn *t, struct mg_sv id, struct mg_err *err) MG_MUSTCHECK;
+/* One round trip, session and item locked in it: the item is stopped, and what came in while its worker was leaving, or what that leaves open, gets the next
+ * one. An active item that is not forced is asked to stop instead, and has what its ttl gives. *ret_done: it was neither stopped nor, without force,
+ * stopping before. MG_ENOTFOUND. Arena memory. */
+mg_rc mg_work_stop(struct mg_arena *a, struct mg_pg *pg, struct mg_sv environment, struct mg_sv id, bool force,
+                   bool *ret_done, struct mg_work_row *ret, struct mg_err *err) MG_MUSTCHECK;
 
 /* Items whose lease is over, of all environments; then one of them, under its session's lock (skipped when another has it): *ret_queued is the
  * environment that got a new item, or "". */
@@ -104,6 +107,9 @@ mg_rc mg_work_expire(struct mg_arena *a, struct mg_pg *pg, const struct mg_work_
 
 /* ---- reading ---- */
 
+/* The item as it is. MG_ENOTFOUND. Arena memory. */
+mg_rc mg_work_look(struct mg_arena *a, struct mg_pg *pg, struct mg_sv environment, struct mg_sv id,
+                   struct mg_work_row *ret, struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_work_get(struct mg_arena *a, struct mg_pg *pg, struct mg_sv workspace, struct mg_sv environment,
                   struct mg_sv id, struct mg_work_row *ret, struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_work_list(struct mg_arena *a, struct mg_pg *pg, const struct mg_list_query *q, struct mg_sv environment,

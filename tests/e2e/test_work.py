@@ -207,6 +207,17 @@ class Queue(Base):
         self.assertEqual(self.refused(409, w.fail, message="again").headers.get("x-should-retry"), "false")
         self.assertIsNone(self.worker(s).poll())
 
+    def test_a_token_whose_item_went_with_its_session_is_nobodys(self):
+        s = self.session(fake(BASH))
+        w = self.worker(s).claim()
+        w.wait_calls()
+        self.client.delete(f"/v1/sessions/{s['id']}")
+        wait_for("the item is gone", lambda: not self.client.get(w.path())["data"])
+        by_token = Worker(w.client, w.environment, w.token)
+        by_token.id = w.id
+        for call in (w.heartbeat, w.stop, by_token.ack, lambda: w.fail(message="late"), lambda: w.fail(requeue=True)):
+            self.rejected(401, "no work item has it", call)
+
     def test_a_poller_gives_an_item_back(self):
         s = self.session(fake(BASH, "---", "text done"))
         w = self.worker(s)
