@@ -76,6 +76,8 @@ plugins_common_libremote_la_SOURCES = \
 	plugins/common/remote/content.h \
 	plugins/common/remote/errand-call.c \
 	plugins/common/remote/errand-call.h \
+	plugins/common/remote/errand-link.c \
+	plugins/common/remote/errand-link.h \
 	plugins/common/remote/errands-exec.c \
 	plugins/common/remote/errands-file.c \
 	plugins/common/remote/errands.c \
@@ -85,6 +87,8 @@ plugins_common_libremote_la_SOURCES = \
 	plugins/common/remote/rbox.h \
 	plugins/common/remote/remote.h \
 	plugins/common/remote/settings.c \
+	plugins/common/remote/websocket.c \
+	plugins/common/remote/websocket.h \
 	plugins/common/remote/when.c \
 	plugins/common/remote/when.h
 
@@ -140,6 +144,7 @@ plugins_common_rbox_mango_rbox_SOURCES = \
 	plugins/common/errand/main.c \
 	plugins/common/errand/program.h \
 	plugins/common/errand/run.c \
+	plugins/common/errand/talk.c \
 	plugins/common/errand/wait.c \
 	plugins/common/rbox/file.c \
 	plugins/common/rbox/log.c \

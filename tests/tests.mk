@@ -428,6 +428,7 @@ EXTRA_DIST += \
 	tests/remote/run_referee.py \
 	tests/remote/standin/daytona_api.go \
 	tests/remote/standin/daytona_daemon.go \
+	tests/remote/standin/daytona_pty.go \
 	tests/remote/standin/egress.go \
 	tests/remote/standin/execd.go \
 	tests/remote/standin/go.mod \

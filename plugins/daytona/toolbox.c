@@ -3,12 +3,16 @@
 #include <string.h>
 
 #include "common/remote/content.h"
+#include "common/remote/websocket.h"
 #include "daytona/daytona.h"
 
 /* The toolbox: one command, one file in, one file out. It merges a command's streams and cannot end it: mango-rbox's lines and
  * its own supervisor need neither. */
 
-enum { MARGIN_MS = 10000 /* that an answer may take beyond the command's own time */ };
+enum {
+    MARGIN_MS = 10000, /* that an answer may take beyond the command's own time */
+    END_TERMINAL_MS = 5000,
+};
 
 struct own *own_new(const struct seen *seen)
 {
@@ -194,11 +198,43 @@ static mango_status toolbox_download(void *ctx, const struct mango_call *call, s
     return s;
 }
 
+/* ---- terminals ---- */
+
+static mango_status toolbox_open_terminal(void *ctx, const struct mango_call *call, struct errands_box *b,
+                                          const char *name, struct websocket *ret)
+{
+    struct daytona *d = ctx;
+    struct request q;
+    text_auto struct text path = {0};
+    text_printf(&path, "/process/pty/create-connect?id=%s&cols=80&rows=24", name);
+    mango_status s = begin(d, call, b, "GET", path.bad ? "" : path.ptr, "open a terminal", &q);
+    if (s == MANGO_OK)
+        s = websocket_open(&d->remote, call, &q.req, ret, &q.res);
+    end(d, &q);
+    return s;
+}
+
+static void toolbox_end_terminal(void *ctx, struct errands_box *b, const char *name)
+{
+    struct daytona *d = ctx;
+    struct request q;
+    text_auto struct text path = {0};
+    struct mango_call call = remote_undo(d->remote.host, END_TERMINAL_MS);
+    text_printf(&path, "/process/pty/%s", name);
+    mango_status s = begin(d, &call, b, "DELETE", path.bad ? "" : path.ptr, "end a terminal", &q);
+    q.req.flags = REMOTE_SINGLE;
+    if (s == MANGO_OK)
+        (void)run(d, &call, &q);
+    end(d, &q);
+}
+
 const struct errands_service toolbox_service = {
     .command = toolbox_command,
     .upload = toolbox_upload,
     .download = toolbox_download,
     .look = toolbox_look,
+    .open_terminal = toolbox_open_terminal,
+    .end_terminal = toolbox_end_terminal,
     .free_own = own_free,
     .slice_ms = 20000,
     .soon_ms = 200,

@@ -20,6 +20,11 @@ try {
   const info = await box.fs.getFileDetails("/home/daytona/sub/f.txt");
   assert.equal(info.size, 7);
   await assert.rejects(box.fs.downloadFile("/home/daytona/none"));
+  let typed = "";
+  const terminal = await box.process.createPty({ id: "check", cols: 80, rows: 24, onData: (data) => (typed += Buffer.from(data)) });
+  await terminal.sendInput("echo $((6*7))of; exit 5\n");
+  assert.equal((await terminal.wait()).exitCode, 5);
+  assert.match(typed, /42of/);
   await box.stop();
   await box.start();
   assert.equal((await box.fs.downloadFile("/home/daytona/sub/f.txt")).toString(), "content");

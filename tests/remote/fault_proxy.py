@@ -3,6 +3,7 @@ proxy's own."""
 import contextlib
 import http.client
 import http.server
+import socket
 import threading
 import time
 import urllib.parse
@@ -19,6 +20,11 @@ ANSWERS = {
 }
 
 
+def quietly(work):
+    with contextlib.suppress(OSError):
+        work()
+
+
 class FaultProxy:
     """urls: one front for each of the service's, in their order. log: each request since reset(), with method, path, headers (names in lowercase) and body.
 
@@ -28,6 +34,7 @@ class FaultProxy:
     lost   the service does what it was asked for, and the connection ends instead of the answer
     delay  the request waits
     429    with Retry-After: 1;  500  the service's own;  502  a page of a proxy;  half  the answer breaks off in its middle
+    N      of a WebSocket: the connection ends when the service has sent so many pieces; half is 3
     """
 
     def __init__(self, *upstreams):
@@ -113,6 +120,10 @@ class FaultProxy:
             return
         if fault == "delay":
             time.sleep(DELAY_S)
+        if entry["headers"].get("upgrade", "").lower() == "websocket":
+            h.close_connection = True
+            self.tunnel(h, upstream, {"half": 3, "lost": 0}.get(fault, fault))
+            return
         with contextlib.closing(http.client.HTTPConnection(upstream, timeout=UPSTREAM_S)) as connection:
             self.exchange(connection, h, entry["body"], fault)
 
@@ -140,3 +151,28 @@ class FaultProxy:
         while text:
             h.wfile.write(text)
             text = answer.read1(PIECE) if stream else b""
+
+    @staticmethod
+    def tunnel(h, upstream, pieces):
+        """Both ways until one side ends, or the service has sent so many pieces; the head of its answer is the first."""
+        def back():
+            n = 0
+            while (pieces in (None, "delay") or n < pieces) and (data := far.recv(PIECE)):
+                h.connection.sendall(data)
+                n += 1
+            if not isinstance(pieces, int):
+                return
+            for s in (h.connection, far):
+                s.shutdown(socket.SHUT_RDWR)
+
+        host, port = upstream.rsplit(":", 1)
+        with socket.create_connection((host, int(port)), UPSTREAM_S) as far:
+            far.sendall(h.raw_requestline + "".join(f"{k}: {v}\r\n" for k, v in h.headers.items()).encode() + b"\r\n")
+            thread = threading.Thread(target=quietly, args=(back,), daemon=True)
+            thread.start()
+            with contextlib.suppress(OSError):
+                while data := h.connection.recv(PIECE):
+                    far.sendall(data)
+            with contextlib.suppress(OSError):
+                far.shutdown(socket.SHUT_RDWR)
+            thread.join()

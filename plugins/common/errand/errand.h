@@ -1,5 +1,5 @@
 /* mango-rbox errand REQUEST | -f FILE: does one errand in a sandbox of a remote service, told on its command line, and
- * answers on standard output.
+ * answers on standard output. With -t, on a terminal, it does one after the other (talk.c).
  *
  * It is put into the sandbox by the plugin (common/remote/errands.h) and stands there in ROOT/.mango, with what it keeps:
  *
@@ -31,8 +31,10 @@ enum {
     ERRAND_READ_MAX = 96 * 1024,         /* bytes of a file that are read in one answer; more is fetched as a file */
     ERRAND_KEEP_MAX = 256 * 1024 * 1024, /* bytes of one stream that are kept where the caller sets no bound */
     ERRAND_REQUEST_MAX = 2 * 1024 * 1024,
-    ERRAND_SWEEP_S = 3600, /* what is older and over was left by a server that died */
-    ERRAND_KILL_MS = 6000, /* for a kill to be answered */
+    ERRAND_SWEEP_S = 3600,       /* what is older and over was left by a server that died */
+    ERRAND_KILL_MS = 6000,       /* for a kill to be answered */
+    ERRAND_TALK_MS = 30000,      /* without an errand, and -t ends: an open terminal keeps a sandbox awake */
+    ERRAND_TALK_MAX = 96 * 1024, /* bytes of a line of -t */
 };
 
 /* The first field of a request, a number. Numbers are 8 bytes, low byte first; strings a number and so many bytes. Then come
@@ -68,6 +70,8 @@ enum {
     ERRAND_PUT,
     ERRAND_STAT,
 };
+
+/* On a terminal: MARK "t" when it listens; for each line NUMBER BASE64 the lines MARK "< NUMBER", the answer, MARK ">". */
 
 enum { ERRAND_FOLDER = 100000 /* added to errno when the command's folder was at fault */ };
 

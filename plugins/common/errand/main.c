@@ -17,6 +17,26 @@
 
 /* ---- the answer ---- */
 
+/* Sent in one piece where it fits: each piece costs the service and the server a turn of their own. */
+static struct {
+    char text[64 * 1024];
+    size_t len;
+} out;
+
+void answer_flush(void)
+{
+    (void)write_whole(STDOUT_FILENO, out.text, out.len);
+    out.len = 0;
+}
+
+static void put(const char *p, size_t n)
+{
+    if (n > sizeof(out.text) - out.len)
+        answer_flush();
+    memcpy(out.text + out.len, p, n);
+    out.len += n;
+}
+
 void answer(const char *fmt, ...)
 {
     char line[1024];
@@ -24,7 +44,7 @@ void answer(const char *fmt, ...)
     va_start(ap, fmt);
     int n = vsnprintf(line, sizeof(line), fmt, ap);
     va_end(ap);
-    (void)write_whole(STDOUT_FILENO, line, n < (int)sizeof(line) ? (size_t)n : sizeof(line) - 1);
+    put(line, n < (int)sizeof(line) ? (size_t)n : sizeof(line) - 1);
 }
 
 int answer_error(int errnum, const char *text)
@@ -41,8 +61,8 @@ void answer_content(char kind, uint64_t offset, const char *p, size_t n)
         text_printf(&line, ERRAND_MARK "%c %llu ", kind, (unsigned long long)offset);
         text_base64(&line, (struct mango_sv){p, take}, false);
         text_add(&line, "\n");
-        if (!line.bad) /* else it is missing, which is seen */
-            (void)write_whole(STDOUT_FILENO, line.ptr, line.len);
+        if (!line.bad)               /* else it is missing, which is seen */
+            put(line.ptr, line.len); /* of ERRAND_PIECE bytes at most: far below the room */
         text_free(&line);
         p += take;
         n -= take;
@@ -211,10 +231,9 @@ static char *load(const char *path)
     return p;
 }
 
-int errand_main(const char *self, char **argv, int argc)
+static int errand(const char *self, char **argv, int argc)
 {
     struct place place = {.dir = -1};
-    umask(022);
     char *request = argc == 1 ? argv[0] : argc == 2 && strcmp(argv[0], "-f") == 0 ? load(argv[1]) : NULL;
     uint64_t n = 0;
     if (!request || !base64_decode(sv_z(request), request, &n)) {
@@ -223,6 +242,8 @@ int errand_main(const char *self, char **argv, int argc)
     }
     struct fields f = {.at = request, .left = n};
     uint64_t op = field_number(&f);
+    if (op != ERRAND_RUN) /* a command is told of with its answer, when that comes soon */
+        answer_flush();
     int e = open_place(&place, &f);
     if (e)
         return answer_error(e, place.ws.root);
@@ -237,4 +258,12 @@ int errand_main(const char *self, char **argv, int argc)
     if (place.spare)
         remove_run(place.dir, place.spare); /* it was not taken */
     return e;
+}
+
+int errand_main(const char *self, char **argv, int argc)
+{
+    umask(022);
+    int status = argc == 1 && strcmp(argv[0], "-t") == 0 ? talk_errands(self) : errand(self, argv, argc);
+    answer_flush();
+    return status;
 }

@@ -30,9 +30,13 @@ struct place {
 int errand_main(const char *self, char **argv, int argc);
 void answer(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void answer_content(char kind, uint64_t offset, const char *p, size_t n);
+void answer_flush(void);                        /* answers are gathered; the end of an errand sends what there is */
 int answer_error(int errnum, const char *text); /* 0: the errand is done as far as the service is concerned */
 bool name_ok(const char *name, const char *prefix, size_t digits);
 void remove_run(int dir, const char *name);
+
+/* ---- talk.c ---- */
+int talk_errands(const char *self);
 
 /* ---- run.c ---- */
 int run_errand(const struct place *p, struct fields *f);
@@ -42,8 +46,9 @@ struct wait_for {
     const char *id;
     uint64_t out, err; /* bytes that have come */
     uint64_t ms, soon_ms;
-    int news; /* readable when there may be something new; -1: the folder is watched. The wait's own */
+    int news; /* readable when there may be something new (NEWS_*); -1: the folder is watched. The wait's own */
 };
+enum { NEWS_OUTPUT = 'o', NEWS_RESULT = 'r' };
 bool wait_fields(struct fields *f, struct wait_for *w);
 int wait_errand(const struct place *p, const struct wait_for *w);
 int kill_errand(const struct place *p, const char *id, bool limit);

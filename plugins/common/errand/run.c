@@ -75,9 +75,9 @@ static int read_strings(struct fields *f, struct command *c)
 
 /* ---- the end ---- */
 
-static void tell_news(const struct supervisor *s)
+static void tell_news(const struct supervisor *s, char what)
 {
-    (void)!write(s->news, "", 1); /* a full pipe tells enough, and nobody needs to be there any more */
+    (void)!write(s->news, &what, 1); /* a full pipe tells enough, and nobody needs to be there any more */
 }
 
 static void write_result(const struct supervisor *s, char kind, int number, uint64_t peak_kib)
@@ -91,7 +91,7 @@ static void write_result(const struct supervisor *s, char kind, int number, uint
     bool ok = write_whole(fd, text, (size_t)n);
     if (close(fd) == 0 && ok)
         (void)renameat(s->run, "result.new", s->run, "result");
-    tell_news(s);
+    tell_news(s, NEWS_RESULT);
     (void)flock(s->lock, LOCK_UN); /* nothing is written to the folder any more: it may be the next command's */
 }
 
@@ -102,7 +102,7 @@ static size_t take(struct supervisor *s, int i)
     if (keep > 0 && !write_whole(s->files[i], piece, keep)) /* a full disk loses output, never the command */
         s->out[i].kept -= keep;
     if (keep > 0)
-        tell_news(s);
+        tell_news(s, NEWS_OUTPUT);
     return n;
 }
 

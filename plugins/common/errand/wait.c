@@ -13,7 +13,9 @@
 /* What has become of a command: the rest of its output and its end, for whoever asks, as often as it is asked. */
 
 enum {
-    LOOK_MS = 500, /* between two looks where nothing is told */
+    LOOK_MS = 500,  /* between two looks where nothing is told */
+    HEARD_MS = 200, /* a terminal is told so soon that its errand was heard */
+    GATHER_MS = 10, /* after output: its command has perhaps ended too */
     RESULT_MAX = 128,
 };
 
@@ -117,12 +119,36 @@ static int watch(int run)
     return fd;
 }
 
+static bool news_take(int notify, bool *ret_result)
+{
+    char events[4096];
+    ssize_t n, all = 0;
+    while (notify >= 0 && (n = read(notify, events, sizeof(events))) > 0) {
+        all += n;
+        *ret_result |= events[n - 1] == NEWS_RESULT;
+    }
+    return all > 0;
+}
+
+/* Until there is something to be looked at. gather: what comes is NEWS_*, and output alone can wait. */
+static void news_wait(int notify, long long ms, bool gather)
+{
+    struct pollfd q = {notify, POLLIN, 0};
+    bool result = false;
+    if (poll(&q, 1, (int)(ms < HEARD_MS ? ms : HEARD_MS)) == 0) {
+        answer_flush();
+        if (ms > HEARD_MS)
+            (void)poll(&q, 1, (int)(ms - HEARD_MS));
+    }
+    if (news_take(notify, &result) && gather && !result && poll(&q, 1, GATHER_MS) > 0)
+        (void)news_take(notify, &result);
+}
+
 int wait_errand(const struct place *p, const struct wait_for *w)
 {
     struct told t = {.run = open_run(p, w->id), .at = {w->out, w->err}, .inline_left = ERRAND_INLINE_MAX};
     if (t.run < 0)
         return answer_error(ESRCH, "");
-    char events[4096];
     int notify = w->news >= 0 ? w->news : watch(t.run);
     long long end = now_ms() + (long long)(w->ms < 3600000 ? w->ms : 3600000), said = 0;
     for (;;) {
@@ -136,10 +162,9 @@ int wait_errand(const struct place *p, const struct wait_for *w)
             end = said + (long long)w->soon_ms;
         if (now >= end || t.inline_left == 0)
             break;
-        struct pollfd q = {notify, POLLIN, 0};
-        (void)poll(&q, 1, (int)(end - now < LOOK_MS ? end - now : LOOK_MS));
-        while (notify >= 0 && read(notify, events, sizeof(events)) > 0) {
-        }
+        if (!w->soon_ms) /* the service shows output while its command runs */
+            answer_flush();
+        news_wait(notify, end - now < LOOK_MS ? end - now : LOOK_MS, w->news >= 0);
     }
     answer(ERRAND_MARK "~\n");
     return 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/remote/base64.h"
+#include "common/remote/errand-link.h"
 
 /* One errand: the request, the tries, the lines of the answer. */
 
@@ -298,36 +299,54 @@ mango_status errand_install(struct errands *e, const struct mango_call *call, st
 
 /* A request that is too long for a command line goes in as a file, which the program removes. */
 static mango_status make_line(struct errands *e, const struct mango_call *call, struct errands_box *b,
-                              const struct text *request, struct text *line)
+                              const struct text *coded, struct text *line)
 {
-    text_auto struct text coded = {0};
-    text_base64(&coded, text_view(request), false);
     text_printf(line, "'%s/" ERRAND_DIR "/%s' errand ", b->root, e->name);
     mango_status s = MANGO_OK;
-    if (coded.len <= ERRANDS_LINE_MAX) {
-        text_sv(line, text_view(&coded));
+    if (coded->len <= ERRANDS_LINE_MAX) {
+        text_sv(line, text_view(coded));
     } else {
         char name[32];
         uint64_t sent;
         content_name(name);
-        s = content_upload(e, call, b, name, text_view(&coded), NULL, NULL, 0, &sent);
+        s = content_upload(e, call, b, name, text_view(coded), NULL, NULL, 0, &sent);
         text_printf(line, "-f '%s/" ERRAND_DIR "/%s'", b->root, name);
     }
     text_add(line, " </dev/null");
-    return s == MANGO_OK && (line->bad || coded.bad) ? fail(e->host, call, MANGO_ERETRY, "out of memory") : s;
+    return s == MANGO_OK && line->bad ? fail(e->host, call, MANGO_ERETRY, "out of memory") : s;
+}
+
+/* Over the line that is open, else as a request. */
+static mango_status carry(struct errands *e, const struct mango_call *call, struct errands_box *b, uint64_t op,
+                          const struct text *coded, uint32_t ms, struct reply *r, struct errands_end *ret)
+{
+    const struct reply fresh = *r;
+    text_auto struct text line = {0};
+    bool sent = false;
+    if (op != ERRAND_HELLO && coded->len <= ERRANDS_LINE_MAX && link_errand(e, call, b, coded, ms, r, &sent))
+        return MANGO_OK;
+    *r = fresh;
+    mango_status s = make_line(e, call, b, coded, &line);
+    if (s == MANGO_OK)
+        s = e->service->command(e->ctx, call, b, line.ptr, ms + MARGIN_MS, reply_feed, r, ret);
+    ret->sent |= sent;
+    return s;
 }
 
 static mango_status send_once(struct errands *e, const struct mango_call *call, struct errands_box *b, uint64_t op,
                               const struct text *body, uint32_t ms, struct reply *r, struct errands_end *ret)
 {
     char *forget[ERRANDS_FORGET_MAX];
-    text_auto struct text request = {0}, line = {0};
+    text_auto struct text request = {0}, coded = {0};
     unsigned n = take_forget(b, forget);
     request_begin(&request, op, b, forget, n);
     text_sv(&request, text_view(body));
-    mango_status s = make_line(e, call, b, &request, &line);
-    if (s == MANGO_OK)
-        s = e->service->command(e->ctx, call, b, line.ptr, ms + MARGIN_MS, reply_feed, r, ret);
+    text_base64(&coded, text_view(&request), false);
+    mango_status s = MANGO_OK;
+    if (request.bad || coded.bad)
+        s = fail(e->host, call, MANGO_ERETRY, "out of memory");
+    else
+        s = carry(e, call, b, op, &coded, ms, r, ret);
     if (!r->last) { /* it may not have come: once more */
         for (unsigned i = 0; i < n; i++)
             box_forget(b, "", forget[i]);

@@ -6,7 +6,7 @@
 
 #include "common/brought.h"
 #include "common/rbox/wire.h"
-#include "common/remote/errand-call.h"
+#include "common/remote/errand-link.h"
 
 /* The program on this host, and the table of live sandboxes. */
 
@@ -44,6 +44,7 @@ static void free_box(struct errands *e, struct errands_box *b)
 {
     if (b->own && e->service->free_own)
         e->service->free_own(b->own);
+    link_free(b);
     for (unsigned i = 0; i < b->n_forget; i++)
         free(b->forget[i]);
     pthread_mutex_destroy(&b->lock);

@@ -23,6 +23,8 @@ enum {
 };
 
 struct errands;
+struct link;
+struct websocket;
 
 /* A live sandbox. Counted: errands_enter and errands_leave. */
 struct errands_box {
@@ -35,6 +37,7 @@ struct errands_box {
     pthread_mutex_t lock;
     char *forget[ERRANDS_FORGET_MAX]; /* guarded by lock: what the next errand removes */
     unsigned n_forget;
+    struct link *link; /* guarded by lock; NULL until the first errand (errand-link.h) */
 };
 
 /* How a command line ended. */
@@ -58,6 +61,11 @@ struct errands_service {
                              uint64_t offset, uint64_t n, mango_sink_fn *sink, void *sink_ctx);
     /* Something has failed: asks the control plane. MANGO_OK: it is there (and runs again when it was stopped); MANGO_EGONE. */
     mango_status (*look)(void *ctx, const struct mango_call *call, struct errands_box *b);
+    /* A terminal in the sandbox, with a shell that waits for a line. NULL: the service has none that is worth it. */
+    mango_status (*open_terminal)(void *ctx, const struct mango_call *call, struct errands_box *b, const char *name,
+                                  struct websocket *ret);
+    /* That was opened under this name, or perhaps not. */
+    void (*end_terminal)(void *ctx, struct errands_box *b, const char *name);
     void (*free_own)(void *own);
     uint32_t slice_ms; /* how long one command of the service may stand open */
     uint32_t soon_ms;  /* 0: the service streams; else how soon after output a command ends, so that it is seen */

@@ -68,6 +68,8 @@ func daytonaDaemonMain(args []string) error {
 	mux.HandleFunc("GET /user-home-dir", dir)
 	mux.HandleFunc("GET /work-dir", dir)
 	mux.HandleFunc("POST /process/execute", toolboxExecute)
+	mux.HandleFunc("GET /process/pty/create-connect", toolboxPty)
+	mux.HandleFunc("DELETE /process/pty/{id}", toolboxPtyEnd)
 	mux.HandleFunc("POST /files/bulk-upload", toolboxUpload)
 	mux.HandleFunc("GET /files/download", toolboxDownload)
 	mux.HandleFunc("POST /files/bulk-download", toolboxBulkDownload)
