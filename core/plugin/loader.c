@@ -16,7 +16,7 @@
 #include "plugin/process-state.h"
 
 /* The refusals, in their order: name, file, ELF, dlopen, entry, magic, version, sizes, kind, name, required operations,
- * capability bits, host features, init. Each check is one function that names what it found, what it expected and what
+ * capability bits, host features, init, what init took back. Each check is one function that names what it found, what it expected and what
  * to do. */
 
 #define ENTRY_NAME "mango_plugin_entry"
@@ -341,6 +341,19 @@ static mg_rc run_init(struct mg_plugin *p, const struct mg_plugin_load *l, struc
     return mg_err_set(err, MG_ECONFIG, "its start failed: %s", own.text);
 }
 
+/* What the running plugin can do is what its descriptor says, or less by name. */
+static mg_rc check_live(struct mg_plugin *p, struct mg_err *err)
+{
+    uint64_t without = mg_host_without(p->host), extra = without & ~p->desc->caps;
+    p->caps = p->desc->caps & ~without;
+    if (extra == 0)
+        return MG_OK;
+    return mg_err_set(err, MG_ECONFIG,
+                      "its start takes back capability '%s' (bits 0x%llx), which its descriptor does not have; declare "
+                      "what it takes back and rebuild",
+                      cap_name(extra & -extra), (unsigned long long)extra);
+}
+
 void mg_plugin_close(struct mg_plugin *p)
 {
     if (!p)
@@ -388,9 +401,11 @@ mg_rc mg_plugin_open(const struct mg_plugin_load *l, struct mg_plugin **ret, str
         rc = run_init(p, l, err);
     if (rc < 0)
         return refuse(l, p->path, err);
-    p->caps = p->desc->caps & ~mg_host_without(p->host);
     p->sandbox = p->desc->kind & MANGO_KIND_SANDBOX ? p->desc->sandbox : NULL;
     p->launcher = p->desc->kind & MANGO_KIND_LAUNCHER ? p->desc->launcher : NULL;
+    rc = check_live(p, err);
+    if (rc < 0)
+        return refuse(l, p->path, err);
     *ret = mg_steal(&p);
     return MG_OK;
 }

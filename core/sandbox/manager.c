@@ -548,7 +548,24 @@ mg_rc mg_sandbox_check(const struct mg_sandboxes *m, struct mg_sv env_config, st
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
     struct mg_spec spec;
     mg_rc rc = mg_spec_from_config(a, env_config, m->opts.image, &spec, err);
-    return rc < 0 || !m->opts.backend ? rc : mg_spec_check(&spec, m->opts.backend, err);
+    if (rc >= 0 && m->opts.backend)
+        rc = mg_spec_check(&spec, m->opts.backend, err);
+    else if (rc >= 0 && spec.packages.len)
+        rc = mg_sandbox_check_any(m, "config.packages", err);
+    else if (rc >= 0 && spec.network.mode == MANGO_NET_LIMITED)
+        rc = mg_sandbox_check_any(m, "config.networking", err);
+    return rc;
+}
+
+mg_rc mg_sandbox_check_any(const struct mg_sandboxes *m, const char *field, struct mg_err *err)
+{
+    if (m->opts.backend)
+        return MG_OK;
+    return mg_err_set(
+        err, MG_EINVAL,
+        "%s: needs a sandbox, and this server has no sandbox backend (MANGO_SANDBOX is not set); leave it "
+        "out, or use a server with one",
+        field);
 }
 
 mg_rc mg_sandbox_gate(const struct mg_sandbox *box, struct mg_err *err)

@@ -89,6 +89,9 @@ const char *mg_sandbox_provider(const struct mg_sandbox *box);
 /* Refuses at session creation what the backend can never do (limited network, packages without the capability).
  * MG_EINVAL names the field. */
 mg_rc mg_sandbox_check(const struct mg_sandboxes *m, struct mg_sv env_config, struct mg_err *err) MG_MUSTCHECK;
+/* The same for what every backend can do, since the operations that a plugin must have are enough for it (files, outputs, skills, memory stores,
+ * repositories): refused where there is none. */
+mg_rc mg_sandbox_check_any(const struct mg_sandboxes *m, const char *field, struct mg_err *err) MG_MUSTCHECK;
 
 /* Ends the sandbox of a session whose deleting_at is set: running calls end, the resource goes, then binding and
  * intent. MG_OK when nothing is left (also when there was nothing). On failure the rows stay and the reconciler goes

@@ -72,12 +72,17 @@ static mg_rc check_budgetable(const struct mg_prices *p, struct mg_arena *a, str
 }
 
 /* What the backend can never do is said now, not by the first tool call. */
-static mg_rc check_environment(const struct mg_sandboxes *boxes, const struct mg_session_base *base, struct mg_err *err)
+static mg_rc check_sandbox(const struct mg_sandboxes *boxes, const struct mg_session_base *base, int n_resources,
+                           int n_skills, struct mg_err *err)
 {
     if (!boxes || !mg_sv_eqz(base->env_type, "cloud"))
         return MG_OK;
     mg_rc rc = mg_sandbox_check(boxes, base->env_config, err);
-    return rc < 0 ? mg_err_wrap(err, rc, "environment_id") : MG_OK;
+    if (rc < 0)
+        return mg_err_wrap(err, rc, "environment_id");
+    if (n_resources)
+        rc = mg_sandbox_check_any(boxes, "resources", err);
+    return rc >= 0 && n_skills ? mg_sandbox_check_any(boxes, "agent.skills", err) : rc;
 }
 
 /* d NULL: a client asks for it. */
@@ -114,11 +119,11 @@ static mg_rc create(struct mg_engine *e, const struct mg_sandboxes *boxes, struc
     if (rc >= 0)
         rc = mg_vaults_check(a, &t, s->workspace, c.vaults, c.n_vaults, err);
     if (rc >= 0)
-        rc = check_environment(boxes, &base, err);
-    if (rc >= 0)
         rc = resolve_agent(a, &t, &c, s, err);
     if (rc >= 0)
         rc = mg_skills_resolve(a, &t, s->workspace, &s->agent, &skills, err);
+    if (rc >= 0)
+        rc = check_sandbox(boxes, &base, c.n_resources, skills.n, err);
     if (rc >= 0 && s->budget_nano != MG_BUDGET_NONE)
         rc = check_budgetable(mg_engine_prices(e), a, s->agent, err);
     if (rc >= 0)

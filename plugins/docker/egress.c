@@ -8,11 +8,22 @@
 
 enum { DIR_MAX = 1024 };
 
+static bool has_proxy(const struct docker *d)
+{
+    return MANGO_HAS(d->host, egress_open) && (d->host->features & MANGO_HOST_EGRESS);
+}
+
+void egress_declare(const struct docker *d)
+{
+    if ((!has_proxy(d) || !d->at.socket) && MANGO_HAS(d->host, caps_without))
+        d->host->caps_without(d->host, MANGO_CAP_EGRESS_LIMITED);
+}
+
 mango_status egress_open(const struct docker *d, const struct mango_call *call, struct mango_sv label,
                          const struct mango_network *network, struct text *ret_dir)
 {
     const struct mango_host *h = d->host;
-    if (!MANGO_HAS(h, egress_open) || !(h->features & MANGO_HOST_EGRESS))
+    if (!has_proxy(d))
         return fail(d->host, call, MANGO_EUNSUPPORTED, "this server has no filtering proxy for limited networks");
     if (!d->at.socket)
         return fail(d->host, call, MANGO_EUNSUPPORTED,

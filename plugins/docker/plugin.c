@@ -219,6 +219,7 @@ static mango_status docker_init(const struct mango_host *host, const struct mang
         return s;
     }
     templates_sweep(d, call);
+    egress_declare(d);
     *ret_ctx = d;
     return MANGO_OK;
 }

@@ -1,5 +1,5 @@
 /* The backend `local` with capabilities that it does not have: LIE_CAPS (a number) is added to its bits, and the operations that these ask for do
- * nothing and say that all is well. LIE_TWICE: each create makes another sandbox. LIE_FORGETS: it loses its workspaces at every start. Built by tests/unit/test-conformance.c. */
+ * nothing and say that all is well. LIE_TAKES_BACK: its start takes these bits back. LIE_TWICE: each create makes another sandbox. LIE_FORGETS: it loses its workspaces at every start. Built by tests/unit/test-conformance.c. */
 #include "local-copy.h"
 
 #include <dirent.h>
@@ -12,10 +12,15 @@
 static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
 static const struct mango_host *liar_host;
 
+static uint64_t bits_of(const char *variable)
+{
+    const char *z = getenv(variable);
+    return z ? strtoull(z, NULL, 0) : 0;
+}
+
 static uint64_t lies(void)
 {
-    const char *z = getenv("LIE_CAPS");
-    return z ? strtoull(z, NULL, 0) : 0;
+    return bits_of("LIE_CAPS");
 }
 
 /* ---- what local refuses, it swallows ---- */
@@ -173,6 +178,7 @@ static mango_status lie_init(const struct mango_host *h, const struct mango_call
                              void **ret_ctx)
 {
     liar_host = h;
+    h->caps_without(h, bits_of("LIE_TAKES_BACK"));
     mango_status s = local_init(h, call, config, ret_ctx);
     if (s == MANGO_OK && getenv("LIE_FORGETS"))
         forget_all(*ret_ctx);

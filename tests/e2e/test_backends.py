@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """Several backends in one server: the default switched between restarts, a backend that is down (field case 62), nodes that lack one. The second
-backend is a real plugin, built here from tests/abi/second.c; a file stops its service."""
+backend is a real plugin, built here from tests/abi/second.c; a file stops its service. And what a backend declares (semantics SP5), with tests/abi/liar.c,
+which declares what it is told to."""
 import glob
+import json
 import os
 import shutil
 import subprocess
 import tempfile
 import unittest
 
-from api import Client
+from api import ApiError, Client
 from harness import BUILD, Database, Mangod, main, wait_for
 from test_cli import Cli
+from test_files import TYPE, multipart
 from test_sandboxes import run, text_of
+from test_skills import GOOD, NEW
 
 SRC = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LOADABLE = os.path.join(BUILD, "plugins", "loadable")
@@ -25,11 +29,11 @@ def setUpModule():
     for name in ("local.so", "mango-local-runner"):
         shutil.copy(os.path.join(LOADABLE, name), PLUGINS)
     common = glob.glob(os.path.join(SRC, "plugins/common/*.c")) + glob.glob(os.path.join(SRC, "plugins/common/hostbox/*.c"))
-    sources = [os.path.join(SRC, "tests/abi/second.c"), *common]
     flags = ["-std=gnu17", "-D_GNU_SOURCE", "-O1", "-fvisibility=hidden", "-shared", "-fPIC"]
     includes = ["-I" + SRC, "-I" + os.path.join(SRC, "plugin-api"), "-I" + os.path.join(SRC, "plugins")]
-    out = os.path.join(PLUGINS, "second.so")
-    subprocess.run([*os.environ.get("CC", "cc").split(), *flags, *includes, "-o", out, *sources], check=True)
+    for name in ("second", "liar"):
+        out, source = os.path.join(PLUGINS, name + ".so"), os.path.join(SRC, "tests/abi", name + ".c")
+        subprocess.run([*os.environ.get("CC", "cc").split(), *flags, *includes, "-o", out, source, *common], check=True)
 
 
 def tearDownModule():
@@ -182,6 +186,66 @@ class TwoNodes(Case):
                 has.start()
                 wait_for("it goes on", lambda: client.get(f"/v1/sessions/{session['id']}")["status"] == "idle", WAIT_S)
                 self.assertIn("here", text_of(client.events(session["id"])[before:]))
+
+
+class Declared(Case):
+    """SP5: what a backend cannot do is refused when the session is created, by what the running plugin says."""
+
+    LIMITED, PACKAGES = 1 << 5, 1 << 6  # MANGO_CAP_EGRESS_LIMITED, MANGO_CAP_PACKAGES
+    ASKS = {
+        "config.packages": {"packages": {"type": "packages", "pip": ["x"]}},
+        "config.networking": {"networking": {"type": "limited", "allowed_hosts": ["a.example.com"]}},
+    }
+
+    def server(self, sandbox, declares=0, takes_back=0, start=True):
+        env = {**settings(self.folder), "MANGO_LIAR_BASE_DIR": os.path.join(self.folder, "liar"), "LIE_CAPS": str(declares), "LIE_TAKES_BACK": str(takes_back)}
+        return Mangod(env=env, sandbox=sandbox, start=start)
+
+    def create(self, m, agent=None, config=None, **session):
+        agent = m.client.post("/v1/agents", {"name": "a", "model": "m", **(agent or {})})["id"]
+        place = m.client.post("/v1/environments", {"name": "e-" + os.urandom(6).hex(), "config": {"type": "cloud", **(config or {})}})["id"]
+        return m.client.post("/v1/sessions", {"agent": agent, "environment_id": place, **session})
+
+    def refused(self, m, *words, **asks):
+        with self.assertRaises(ApiError) as e:
+            self.create(m, **asks)
+        self.assertEqual(e.exception.status, 400, e.exception.message)
+        for w in words:
+            self.assertIn(w, e.exception.message)
+
+    def test_sp5_what_is_not_declared_is_refused_by_field_and_backend(self):
+        with self.server("liar") as m:
+            for field, config in self.ASKS.items():
+                self.refused(m, f"environment_id: {field}: the sandbox backend 'liar'", config=config)
+            self.create(m)
+            self.assertEqual(len(m.client.get("/v1/sessions")["data"]), 1)
+
+    def test_sp5_what_the_start_took_back_is_refused_and_what_is_declared_is_not(self):
+        with self.server("liar", self.LIMITED | self.PACKAGES, self.PACKAGES) as m:
+            self.refused(m, "config.packages: the sandbox backend 'liar'", config=self.ASKS["config.packages"])
+            self.create(m, config=self.ASKS["config.networking"])
+
+    def test_sp5_a_backend_that_takes_back_what_it_never_declared_does_not_start(self):
+        with self.server("liar", self.LIMITED, self.PACKAGES, start=False) as m:
+            m.start(wait=False)
+            self.assertEqual(m.process.wait(WAIT_S), 78)
+            for words in ("MANGO_SANDBOX=liar", "liar.so", "'packages'", "does not have"):
+                self.assertIn(words, m.process.log())
+
+    def test_sp5_without_a_backend_nothing_is_accepted_that_needs_one(self):
+        with self.server(None) as m:
+            store = m.client.post("/v1/memory_stores", {"name": "s"})["id"]
+            status, _, text = m.client.raw("POST", "/v1/files", multipart(("file", "a.txt", b"a")), TYPE)
+            self.assertEqual(status, 200, text)
+            status, _, skill = m.client.raw("POST", "/v1/skills", multipart(("files[]", *GOOD)), {**TYPE, **NEW})
+            self.assertEqual(status, 200, skill)
+            none = "this server has no sandbox backend"
+            for field, config in self.ASKS.items():
+                self.refused(m, f"environment_id: {field}: ", none, config=config)
+            for resource in ({"type": "memory_store", "memory_store_id": store}, {"type": "file", "file_id": json.loads(text)["id"]}):
+                self.refused(m, "resources: ", none, resources=[resource])
+            self.refused(m, "agent.skills: ", none, agent={"skills": [{"type": "custom", "skill_id": json.loads(skill)["id"]}]})
+            self.create(m)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import tempfile
 import unittest
 
 from docker_rig import under_engine, waits
-from harness import SRC, main, skip, wait_for
+from harness import BUILD, SRC, main, skip, wait_for
 from sandbox import EINVALID, ERETRY, OK, Driver, label
 
 under_engine(__file__, MANGO_TEST_DOCKER_TLS="1")
@@ -79,6 +79,14 @@ class EngineOverTls(Folder):
         with Driver("docker", {**ENGINE, "DOCKER_HOST": ENGINE["MANGO_DOCKER_HOST"], "MANGO_DOCKER_HOST": ""}, INSIDE) as d:
             self.assertEqual(d.call("attach", box, label())["status"], OK)
             d.ok("destroy", box)
+
+    def test_sp5_an_engine_on_another_host_declares_no_limited_network(self):
+        """The server's proxy cannot be mounted there: sessions that want it are refused instead of failing at their first command."""
+        env = {**os.environ, **ENGINE, "MANGO_PLUGIN_DIR": os.path.join(BUILD, "plugins", "loadable"), "MANGO_STATE_DIR": self.dir}
+        words = [*INSIDE, os.path.join(BUILD, "mango"), "conformance", "docker", "--live", "--only", "none of them"]
+        done = subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, check=False)
+        self.assertIn("# not claimed: limited-egress", done.stdout, done.stderr)
+        self.assertNotIn("# not claimed: list-owned", done.stdout)
 
     def test_an_engine_of_another_authority_is_refused(self):
         self.write("x", "")

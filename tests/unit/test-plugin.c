@@ -169,6 +169,8 @@ static void case_42_each_mismatch_has_its_own_line(void **state)
     bad("-DREQUIRED_HOST=MANGO_HOST_HTTP", "it needs host features 0x1, this mangod has 0x0");
     bad("-DREQUIRED_HOST='(UINT64_C(1)<<40)'", "it needs host features 0x10000000000");
     bad("-DINIT=init_fails", "MANGO_SANDBOX=$N: $D/$N.so: its start failed: the key in VARIANT_KEY was refused");
+    bad("-DCAPS=MANGO_CAP_ISOLATED -DINIT=init_without",
+        "its start takes back capability 'resource-limits' (bits 0x200), which its descriptor does not have");
     bad("-DMISSING_SYMBOL", "the loader refused it: ");
 }
 
