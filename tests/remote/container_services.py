@@ -1,8 +1,8 @@
 """Tests of the backends `opensandbox` and `daytona`, whose sandboxes are containers here: whole turns across a kill -9 of the server, and a service that fails at
 every request in turn.
 
-MANGO_TEST_REMOTE_FAULTS=all tries every fault at every request (about ten minutes for a service); without it every second request meets one of them, and the answer of each
-command is lost once."""
+MANGO_TEST_REMOTE_FAULTS=all tries every fault at every request (about ten minutes for a service); without it every second request meets one of them, and each command's
+answer is lost, or the command comes when it has been given up and is asked for again."""
 import functools
 import os
 import re
@@ -157,7 +157,7 @@ class OfService:
         n, right = len(self.requests), 0
         commands = [i for i, r in enumerate(self.requests) if re.search(r"/(execute|command)$", r["path"])]
         self.assertGreater(len(commands), 3)
-        runs = {(i, f) for i in range(n) for f in FAULTS} if ALL else {(i, FAULTS[i % len(FAULTS)]) for i in range(0, n, 2)} | {(i, "lost") for i in commands}
+        runs = {(i, f) for i in range(n) for f in FAULTS} if ALL else {(i, FAULTS[i % len(FAULTS)]) for i in range(0, n, 2)} | {(i, ("lost", "late")[k % 2]) for k, i in enumerate(commands)}
         for i, fault in sorted(runs):
             with self.subTest(request=i, fault=fault):
                 answers = self.scenario(proxy, {i: fault})

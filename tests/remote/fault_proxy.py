@@ -34,6 +34,7 @@ class FaultProxy:
     lost   the service does what it was asked for, and the connection ends instead of the answer
     delay  the request waits
     429    with Retry-After: 1;  500  the service's own;  502  a page of a proxy;  half  the answer breaks off in its middle
+    late   the connection ends, and the service gets the request just before the next one to the same path
     N      of a WebSocket: the connection ends when the service has sent so many pieces; half is 3
     """
 
@@ -73,7 +74,7 @@ class FaultProxy:
 
     def reset(self, faults=None):
         with self.lock:
-            self.faults, self.log = dict(faults or {}), []
+            self.faults, self.log, self.held = dict(faults or {}), [], {}
 
     def end(self):
         for s in self.servers:
@@ -109,9 +110,17 @@ class FaultProxy:
         with self.lock:
             fault = self.faults.get(len(self.log))
             self.log.append(entry)
+            held = self.held.pop(h.path, None)
         entry["body"] = self.body_of(h)
-        if fault == "cut":
+        if held:
+            with contextlib.closing(http.client.HTTPConnection(upstream, timeout=UPSTREAM_S)) as connection:
+                connection.request(held["method"], held["path"], held["body"], held["headers"])
+                connection.getresponse().read()
+        if fault in ("cut", "late"):
             h.close_connection = True
+            with self.lock:
+                if fault == "late":
+                    self.held[h.path] = entry
             return
         if fault in ANSWERS:
             status, kind, text, more = ANSWERS[fault]

@@ -1,7 +1,7 @@
 """Every request of a session's life is spoiled in turn: cut before it arrives, answered and never heard of, delayed, 429, 500, a proxy's page, half an answer. The session
 still ends right or with one clear error, no command runs twice, and the service is left with nothing.
 
-MANGO_TEST_REMOTE_FAULTS=all tries every request of the scenario; the default takes every third, in turns, of each kind, and every sixth for cube, which has the data plane of e2b.
+And the program's first start comes when it was given up, and put in again. MANGO_TEST_REMOTE_FAULTS=all tries every request of the scenario; the default takes every third, in turns, of each kind, and every sixth for cube, which has the data plane of e2b.
 """
 import concurrent.futures
 import os
@@ -77,9 +77,9 @@ class Lane:
         d.create(box)
         for words in (["exec", box, 20000, 0, "true", ""], ["write", box, "f", "x"], ["read", box, "f", 0, 9], ["attach", box, d.owner], ["exec", box, 20000, 0, "true", ""]):
             d.ok(*words)
-        n = len(self.proxy.log)
+        n, start = len(self.proxy.log), next(i for i, r in enumerate(self.proxy.log) if r["path"].endswith("/Start"))
         d.ok("destroy", box)
-        return n
+        return n, start
 
 
 class Faults(unittest.TestCase):
@@ -92,9 +92,9 @@ class Faults(unittest.TestCase):
         with envd_rig.Peer(flavor, envd_rig.scripts()) as peer:
             lanes = [Lane(peer) for _ in range(LANES)]
             self.addCleanup(lambda: [lane.end() for lane in lanes])
-            n = lanes[0].requests()
+            n, start = lanes[0].requests()
             self.assertGreater(n, 8)
-            todo = [(kind, i) for k, kind in enumerate(FAULTS) for i in range(n) if (i + k) % STEPS[flavor] == 0]
+            todo = [(kind, i) for k, kind in enumerate(FAULTS) for i in range(n) if (i + k) % STEPS[flavor] == 0] + [("late", start)]
             free = list(lanes)
             with concurrent.futures.ThreadPoolExecutor(LANES) as pool:
                 def one(job):

@@ -123,18 +123,22 @@ static void program_path(const struct box *b, const char *name, const char *behi
     text_printf(out, "%s/" RBOX_DIR "/%s%s", b->root, name, behind);
 }
 
-/* Another sandbox's program may run under that name: it gets a name of its own first. */
+/* Another sandbox's program may run under that name: it gets a name of its own first. Of each try: one whose answer was lost may
+ * still be under way, and would take what the next one has put in. The start itself may come twice: a name that is gone has been
+ * taken by the other. */
 mango_status envd_provision(struct box *b, const struct mango_call *call)
 {
-    char id[RBOX_NEW_ID + 1];
     struct envd *e = b->e;
-    text_auto struct text temp = {0}, path = {0};
-    rbox_new_id(id);
-    program_path(b, id, ".box", &temp);
+    text_auto struct text path = {0}, before = {0};
     program_path(b, e->program.name, "", &path);
-    if (temp.bad || path.bad)
-        return envd_no_memory(e, call);
+    text_add(&before, "");
     for (unsigned n = 1;; n++) {
+        char id[RBOX_NEW_ID + 1];
+        text_auto struct text temp = {0};
+        rbox_new_id(id);
+        program_path(b, id, ".box", &temp);
+        if (temp.bad || path.bad || before.bad)
+            return envd_no_memory(e, call);
         mango_status s = data_upload(b, call, temp.ptr, e->host->buf_view(e->host, e->program.bytes), NULL, NULL, -1);
         if (s < 0)
             return s;
@@ -145,11 +149,14 @@ mango_status envd_provision(struct box *b, const struct mango_call *call)
         struct remote_res res = {0};
         t.c.ctx = &t;
         rbox_argz(&a, "-c");
-        rbox_argz(&a, "chmod 755 \"$1\" && mv -f \"$1\" \"$2\" && exec \"$2\" hello \"$3\"");
+        rbox_argz(
+            &a, "{ chmod 755 \"$1\" && mv -f \"$1\" \"$2\"; } || [ ! -e \"$1\" ] && { [ -z \"$4\" ] || rm -f \"$4\"; } "
+                "&& exec \"$2\" hello \"$3\"");
         rbox_argz(&a, "mango");
         rbox_argz(&a, temp.ptr);
         rbox_argz(&a, path.ptr);
         rbox_argz(&a, b->root);
+        rbox_argz(&a, before.ptr);
         s = start_once(&t, "/bin/sh", &a, &req, &res);
         rbox_args_free(&a);
         bool told = st.f.ended && !st.f.bad;
@@ -168,6 +175,8 @@ mango_status envd_provision(struct box *b, const struct mango_call *call)
         text_free(&t.errors);
         if (told || s < 0)
             return s;
+        text_free(&before);
+        text_sv(&before, text_view(&temp));
     }
 }
 
