@@ -69,6 +69,7 @@ static struct mg_sv key_of(const struct mg_principal *who)
 
 /* ---- poll, ack ---- */
 
+/* Its secret part, which is what the digest is of; the item's id follows when it is known (name_item). */
 static void make_token(char token[MG_WORK_TOKEN_TEXT], char digest[MG_SHA256_HEX])
 {
     uint8_t random[TOKEN_RANDOM];
@@ -81,6 +82,12 @@ static void make_token(char token[MG_WORK_TOKEN_TEXT], char digest[MG_SHA256_HEX
     mg_sha256_hex(mg_sv_of(token), digest);
     mg_wipe(b.ptr, b.len);
     mg_wipe(random, sizeof(random));
+}
+
+static void name_item(char token[MG_WORK_TOKEN_TEXT], struct mg_sv id)
+{
+    size_t n = strlen(token);
+    (void)snprintf(token + n, MG_WORK_TOKEN_TEXT - n, ".%.*s", MG_SV_ARG(id));
 }
 
 mg_rc mg_works_poll(struct mg_engine *e, struct mg_pollers *pollers, struct mg_pg *pg, struct mg_arena *a,
@@ -119,6 +126,7 @@ mg_rc mg_works_poll(struct mg_engine *e, struct mg_pollers *pollers, struct mg_p
         return rc;
     if (ret->id.len == 0)
         return MG_OK;
+    name_item(token, ret->id);
     struct mg_principal owner;
     if (principal_of(ret, &owner, NULL) == MG_OK)
         mg_key_cache_put(mg_pollers_tokens(pollers), mg_sv_of(token), &owner);
@@ -354,8 +362,9 @@ mg_rc mg_works_principal(struct mg_pollers *p, struct mg_pg *pg, struct mg_arena
 {
     char digest[MG_SHA256_HEX];
     struct mg_work_row w;
-    mg_sha256_hex(token, digest);
-    mg_rc rc = mg_work_by_token(a, pg, mg_sv_of(digest), &w, err);
+    struct mg_sv id = token;
+    mg_sha256_hex(mg_sv_split(&id, '.'), digest);
+    mg_rc rc = mg_work_by_token(a, pg, id, mg_sv_of(digest), &w, err);
     if (rc == MG_ENOTFOUND)
         return no_such_token(err);
     if (rc >= 0)

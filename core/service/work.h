@@ -11,7 +11,8 @@ struct mg_step;
 
 #define MG_WORK_TOKEN_PREFIX "sess_mango_"
 enum {
-    MG_WORK_TOKEN_TEXT = 64,     /* bytes of a token of ours, with the NUL: the prefix and 43 characters */
+    MG_WORK_TOKEN_TEXT =
+        56 + MG_ID_MAX,          /* bytes of a token of ours: the prefix, 43 characters, a dot and the item's id */
     MG_WORK_FAIL_TEXT_MAX = 512, /* characters of a failure's text: semantics RT7 */
     MG_WORK_EMPTY_MS = 1000,     /* what a notification that was lost may cost */
     MG_WORK_LOOK_MS = 2000,      /* a queue is looked at from its beginning so often at most, and beside the polls */

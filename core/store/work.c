@@ -60,7 +60,7 @@ mg_rc mg_work_missing(struct mg_sv id, struct mg_err *err)
 static const struct mg_stmt SQL_ENQUEUE = {
     "work_enqueue",
     "INSERT INTO work (id, workspace_id, environment_id, session_id) SELECT $1, workspace_id, environment_id, id FROM"
-    " sessions WHERE id = $2 ON CONFLICT (session_id) WHERE state IN ('queued', 'starting', 'active') DO NOTHING"
+    " sessions WHERE id = $2 ON CONFLICT (session_id) WHERE " MG_WORK_IS_LIVE " DO NOTHING"
     " RETURNING 1",
 };
 
@@ -78,7 +78,7 @@ mg_rc mg_work_enqueue(struct mg_txn *t, const struct mg_id *session, struct mg_e
     " WHERE s.archived_at IS NULL AND st.deleting_at IS NULL AND st.status <> 'terminated'"               \
     " AND (" always " OR st.queued_inputs > 0 OR st.turn_step IN ('model', 'tools', 'backoff') OR EXISTS" \
     " (SELECT 1 FROM tool_calls c WHERE c.session_id = s.id AND c.waits_for = 'result'))"                 \
-    " ON CONFLICT (session_id) WHERE state IN ('queued', 'starting', 'active') DO NOTHING RETURNING 1"
+    " ON CONFLICT (session_id) WHERE " MG_WORK_IS_LIVE " DO NOTHING RETURNING 1"
 
 static const struct mg_stmt SQL_SUCCEED = {
     "work_succeed", INSERT_SUCCESSOR("$1", "$3", "(SELECT * FROM sessions WHERE id = $2) s", "$4::bool")};
@@ -97,7 +97,7 @@ mg_rc mg_work_succeed(struct mg_txn *t, const struct mg_id *session, struct mg_s
 static const struct mg_stmt SQL_END_SESSION = {
     "work_end_session",
     "UPDATE work SET state = 'stopped', stopped_at = clock_timestamp(), stop_cause = 'session'"
-    " WHERE session_id = $1 AND state <> 'stopped'",
+    " WHERE session_id = $1 AND stopped_at IS NULL",
 };
 
 mg_rc mg_work_end_session(struct mg_txn *t, const struct mg_id *session, struct mg_err *err)
@@ -165,7 +165,7 @@ static const struct mg_stmt SQL_STOP = {
     " stopped_at = CASE WHEN " ASKS " THEN NULL ELSE statement_timestamp() END,"
     " stop_cause = CASE WHEN " ASKS " THEN NULL ELSE 'stop' END"
     " WHERE id = $1 AND environment_id = $2"
-    " AND (state IN ('queued', 'starting', 'active') OR state = 'stopping' AND $3::bool)"
+    " AND (" MG_WORK_IS_LIVE " OR stopped_at IS NULL AND $3::bool)"
     " RETURNING " MG_WORK_COLUMNS "), successor AS (" INSERT_SUCCESSOR(
         "$4", "ended.metadata", "ended JOIN sessions s ON s.id = ended.session_id", "false") ") SELECT * FROM ended",
 };
@@ -196,8 +196,8 @@ mg_rc mg_work_stop(struct mg_arena *a, struct mg_pg *pg, struct mg_sv environmen
 
 static const struct mg_stmt SQL_FIND_LAPSED = {
     "work_find_lapsed",
-    "SELECT id, session_id, environment_id FROM work WHERE state IN ('starting', 'active', 'stopping')"
-    " AND lease_until <= clock_timestamp() ORDER BY lease_until LIMIT $1::int",
+    "SELECT id, session_id, environment_id FROM work WHERE " MG_WORK_IS_LEASED(
+        "") " AND lease_until <= clock_timestamp() ORDER BY lease_until LIMIT $1::int",
 };
 
 mg_rc mg_work_find_lapsed(struct mg_arena *a, struct mg_pg *pg, int limit, struct mg_work_lapsed **ret, int *ret_n,
@@ -320,7 +320,7 @@ static const struct mg_stmt SQL_STATS = {
     " mg_us(clock_timestamp()) - mg_us(min(waiting_since) FILTER (WHERE state = 'queued' AND polled_at IS NULL)),"
     " (SELECT count(DISTINCT worker_id) FROM work_pollers WHERE ($1 = '' OR environment_id = $1)"
     " AND seen_at > clock_timestamp() - interval '30 seconds')"
-    " FROM work WHERE state IN ('queued', 'starting', 'active', 'stopping') AND ($1 = '' OR environment_id = $1)",
+    " FROM work WHERE stopped_at IS NULL AND ($1 = '' OR environment_id = $1)",
 };
 
 mg_rc mg_work_stats(struct mg_pg *pg, struct mg_sv environment, struct mg_work_stats *ret, struct mg_err *err)
@@ -344,7 +344,7 @@ mg_rc mg_work_stats(struct mg_pg *pg, struct mg_sv environment, struct mg_work_s
 
 static const struct mg_stmt SQL_ENDED = {
     "work_ended",
-    "SELECT id FROM work WHERE state = 'stopped' AND stopped_at > clock_timestamp() - $1::int * interval '1 second'",
+    "SELECT id FROM work WHERE stopped_at > clock_timestamp() - $1::int * interval '1 second'",
 };
 
 mg_rc mg_work_ended(struct mg_pg *pg, int seconds, void (*fn)(void *ctx, struct mg_sv id), void *ctx,
@@ -361,7 +361,7 @@ mg_rc mg_work_ended(struct mg_pg *pg, int seconds, void (*fn)(void *ctx, struct 
 
 static const struct mg_stmt SQL_TIDY = {
     "work_tidy",
-    "DELETE FROM work WHERE state = 'stopped' AND stopped_at < now() - interval '30 days'",
+    "DELETE FROM work WHERE stopped_at < now() - interval '30 days'",
 };
 static const struct mg_stmt SQL_TIDY_POLLERS = {
     "work_tidy_pollers", "DELETE FROM work_pollers WHERE seen_at < now() - interval '10 minutes'"};

@@ -128,9 +128,9 @@ mg_rc mg_work_stats(struct mg_pg *pg, struct mg_sv environment, struct mg_work_s
 
 /* ---- tokens ---- */
 
-/* The item of a token, whatever became of it. MG_ENOTFOUND: no item has or had it. Arena memory. */
-mg_rc mg_work_by_token(struct mg_arena *a, struct mg_pg *pg, struct mg_sv token_sha256, struct mg_work_row *ret,
-                       struct mg_err *err) MG_MUSTCHECK;
+/* The item that has or had this token, whatever became of it. MG_ENOTFOUND: it has another. Arena memory. */
+mg_rc mg_work_by_token(struct mg_arena *a, struct mg_pg *pg, struct mg_sv id, struct mg_sv token_sha256,
+                       struct mg_work_row *ret, struct mg_err *err) MG_MUSTCHECK;
 /* Inside of a transaction that holds the session's lock: the item still has its claim; its row is locked. MG_EPRECOND with the reason when not. */
 mg_rc mg_work_fence(struct mg_txn *t, struct mg_sv id, const struct mg_id *session, struct mg_err *err) MG_MUSTCHECK;
 /* The same for an environment key: some claim of the session, in this environment, is live. */
