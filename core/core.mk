@@ -213,6 +213,8 @@ libcore_la_SOURCES = \
 	core/domain/page.c \
 	core/domain/page.h \
 	core/domain/principal.h \
+	core/domain/repository.c \
+	core/domain/repository.h \
 	core/domain/resource.c \
 	core/domain/resource.h \
 	core/domain/session.c \
@@ -246,6 +248,12 @@ libcore_la_SOURCES = \
 	core/events/hub.h \
 	core/events/notify.c \
 	core/events/notify.h \
+	core/git/child.c \
+	core/git/child.h \
+	core/git/fetch.c \
+	core/git/git.c \
+	core/git/git.h \
+	core/git/internal.h \
 	core/http/body.c \
 	core/http/body.h \
 	core/http/call.c \
@@ -384,6 +392,8 @@ libcore_la_SOURCES = \
 	core/run/prompt.h \
 	core/run/remedy.c \
 	core/run/remedy.h \
+	core/run/repositories.c \
+	core/run/repositories.h \
 	core/run/request.c \
 	core/run/response.c \
 	core/run/resume.c \
@@ -533,6 +543,8 @@ libcore_la_SOURCES = \
 	core/store/pg.h \
 	core/store/pipe.c \
 	core/store/pooler.c \
+	core/store/repository.c \
+	core/store/repository.h \
 	core/store/res.c \
 	core/store/resource.c \
 	core/store/resource.h \

@@ -214,6 +214,7 @@ e2e_tests = \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
+	tests/e2e/test_repositories.py \
 	tests/e2e/test_resources.py \
 	tests/e2e/test_retries.py \
 	tests/e2e/test_runner_bundle.py \
@@ -325,6 +326,7 @@ EXTRA_DIST += \
 	tests/e2e/memory_paths.py \
 	tests/e2e/race_checker.py \
 	tests/e2e/recorder.py \
+	tests/e2e/repository_rig.py \
 	tests/e2e/rig.py \
 	tests/e2e/sandbox.py \
 	tests/e2e/sigv4.py \
@@ -369,6 +371,7 @@ EXTRA_DIST += \
 	tests/e2e/test_race_checker.py \
 	tests/e2e/test_races.py \
 	tests/e2e/test_reconnect.py \
+	tests/e2e/test_repositories.py \
 	tests/e2e/test_resources.py \
 	tests/e2e/test_retries.py \
 	tests/e2e/test_runner_bundle.py \

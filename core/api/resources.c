@@ -10,7 +10,12 @@ static void render(struct mg_jw *w, const struct mg_resource_row *x)
     mg_jw_obj(w);
     mg_jw_kstr(w, "id", x->id);
     mg_jw_kstr(w, "type", x->type);
-    mg_jw_kstr(w, "file_id", x->file_id);
+    if (x->url.ptr) {
+        mg_jw_kstr(w, "url", x->url);
+        mg_jw_kraw(w, "checkout", x->checkout.ptr ? x->checkout : MG_SV("null"));
+    } else {
+        mg_jw_kstr(w, "file_id", x->file_id);
+    }
     mg_jw_kstr(w, "mount_path", x->mount_path);
     mg_jw_ktime(w, "created_at", x->created_us);
     mg_jw_ktime(w, "updated_at", x->updated_us);
@@ -67,18 +72,15 @@ mg_rc mg_get_resource(struct mg_http_req *req, struct mg_http_res *res, struct m
     return rc < 0 ? rc : answer(res, &row);
 }
 
-/* Only a repository has something to change. */
 mg_rc mg_post_resource(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)
 {
+    const struct mg_json *body;
     struct mg_resource_row row = {0};
-    (void)res;
-    mg_rc rc = mg_resource_get(req->arena, req->pg, mg_req_workspace(req), req->param[0], req->param[1], &row, err);
-    if (rc < 0)
-        return rc;
-    return mg_err_set(
-        err, MG_EINVAL,
-        "authorization_token: only a github_repository has one; to change a file, remove the resource and "
-        "add another one");
+    mg_rc rc = mg_req_body(req, &body, err);
+    if (rc >= 0)
+        rc = mg_resources_rotate(mg_req_app(req)->engine, req->pg, req->arena, mg_req_who(req), req->param[0],
+                                 req->param[1], body, &row, err);
+    return rc < 0 ? rc : answer(res, &row);
 }
 
 mg_rc mg_delete_resource(struct mg_http_req *req, struct mg_http_res *res, struct mg_err *err)

@@ -122,7 +122,7 @@ const struct mg_route mg_routes[] = {
     {MG_POST, "/v1/environments/{}/work/{}/fail", mg_post_work_fail, .flags = OF_ITEM, .body_max = SMALL_BODY},
 
     {MG_GET, "/v1/sessions", mg_get_sessions, .query = LIST_SESSIONS},
-    {MG_POST, "/v1/sessions", mg_post_sessions, .query = NULL},
+    {MG_POST, "/v1/sessions", mg_post_sessions, .flags = MG_ROUTE_SECRET},
     {MG_GET, "/v1/sessions/{}", mg_get_session, .flags = OF_SESSION, .query = NULL},
     {MG_POST, "/v1/sessions/{}", mg_post_session, .query = NULL},
     {MG_DELETE, "/v1/sessions/{}", mg_delete_session, .body_max = SMALL_BODY},
@@ -152,9 +152,9 @@ const struct mg_route mg_routes[] = {
     {MG_GET, "/v1/files/{}/content", mg_get_file_content, .flags = MG_ROUTE_TRANSFER},
 
     {MG_GET, "/v1/sessions/{}/resources", mg_get_resources, .query = LIST},
-    {MG_POST, "/v1/sessions/{}/resources", mg_post_resources, .query = NULL},
+    {MG_POST, "/v1/sessions/{}/resources", mg_post_resources, .flags = MG_ROUTE_SECRET, .body_max = SECRET_BODY},
     {MG_GET, "/v1/sessions/{}/resources/{}", mg_get_resource, .query = NULL},
-    {MG_POST, "/v1/sessions/{}/resources/{}", mg_post_resource, .query = NULL},
+    {MG_POST, "/v1/sessions/{}/resources/{}", mg_post_resource, .flags = MG_ROUTE_SECRET, .body_max = SECRET_BODY},
     {MG_DELETE, "/v1/sessions/{}/resources/{}", mg_delete_resource, .body_max = SMALL_BODY},
 
     {MG_GET, "/v1/skills", mg_get_skills, .query = LIST_SKILLS},

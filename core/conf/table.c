@@ -524,6 +524,22 @@ const struct mg_opt_def mg_opt_table[MG_OPT_COUNT] = {
             .help = "JSON file with the keys that credentials are sealed with (mango vault new-key); empty: vaults "
                     "keep none",
         },
+    [MG_OPT_REPOSITORY_ALLOW_PRIVATE] =
+        {
+            .name = "repository_allow_private",
+            .env = "MANGO_REPOSITORY_ALLOW_PRIVATE",
+            .type = MG_CONF_BOOL,
+            .fallback = "false",
+            .help = "Let sessions name repositories at private and loopback addresses, which this host can reach",
+        },
+    [MG_OPT_REPOSITORY_CA_FILE] =
+        {
+            .name = "repository_ca_file",
+            .env = "MANGO_REPOSITORY_CA_FILE",
+            .type = MG_CONF_STRING,
+            .fallback = "",
+            .help = "PEM file with the authorities to trust for hosts of repositories; the system's when unset",
+        },
     [MG_OPT_WEBHOOK_ALLOW_PRIVATE] =
         {
             .name = "webhook_allow_private",

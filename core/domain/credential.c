@@ -29,8 +29,7 @@ static mg_rc refuse_variable(struct mg_err *err)
 
 /* ---- single values ---- */
 
-/* What a header line carries unchanged. */
-static mg_rc check_token(struct mg_sv s, const char *place, struct mg_err *err)
+mg_rc mg_token_check(struct mg_sv s, const char *place, struct mg_err *err)
 {
     bool good = s.len > 0 && s.len <= MG_CREDENTIAL_TOKEN_MAX;
     for (size_t i = 0; good && i < s.len; i++)
@@ -193,7 +192,7 @@ static mg_rc create_bearer(struct mg_arena *a, const struct mg_json *v, bool all
         return rc;
     x->secret.token = mg_json_str(a, m[1]);
     x->auth = write_bearer(a, mg_json_str(a, m[2]));
-    rc = check_token(x->secret.token, "auth.token", err);
+    rc = mg_token_check(x->secret.token, "auth.token", err);
     return rc < 0 ? rc : check_url(a, mg_json_str(a, m[2]), "auth.mcp_server_url", allow_http, &x->server, err);
 }
 
@@ -271,7 +270,7 @@ static mg_rc create_oauth(struct mg_arena *a, const struct mg_json *v, bool allo
         return rc;
     struct oauth o = {.url = mg_json_str(a, m[URL])};
     x->secret.token = mg_json_str(a, m[TOKEN]);
-    rc = check_token(x->secret.token, "auth.access_token", err);
+    rc = mg_token_check(x->secret.token, "auth.access_token", err);
     if (rc >= 0)
         rc = check_url(a, o.url, "auth.mcp_server_url", allow_http, &x->server, err);
     if (rc >= 0)
@@ -327,7 +326,7 @@ static mg_rc update_bearer(struct mg_arena *a, const struct mg_json *v, struct m
     if (rc < 0 || !mg_given(m[1]))
         return rc;
     x->secret.token = mg_json_str(a, m[1]);
-    return check_token(x->secret.token, "auth.token", err);
+    return mg_token_check(x->secret.token, "auth.token", err);
 }
 
 /* The stored type stays, whichever of the two with a secret the body names. */
@@ -401,7 +400,7 @@ static mg_rc update_oauth(struct mg_arena *a, const struct mg_json *v, struct oa
         rc = take_expiry(a, m[EXPIRES], &o->expires_us, err);
     if (rc >= 0 && mg_given(m[TOKEN])) {
         x->secret.token = mg_json_str(a, m[TOKEN]);
-        rc = check_token(x->secret.token, "auth.access_token", err);
+        rc = mg_token_check(x->secret.token, "auth.access_token", err);
     }
     if (rc >= 0 && mg_given(m[REFRESH]))
         rc = update_refresh(a, m[REFRESH], &o->refresh, &x->secret, err);

@@ -1,6 +1,7 @@
 #include "domain/deploy.h"
 
 #include "domain/metadata.h"
+#include "domain/repository.h"
 #include "json/write.h"
 
 enum { BODY_MAX = 64 * 1024 * 1024 /* bytes: a request's limit, and its members once more */ };
@@ -116,7 +117,9 @@ static mg_rc check_session(struct mg_arena *a, const struct mg_deploy *x, struct
     struct mg_json *body;
     struct mg_session_create c;
     mg_rc rc = mg_json_parse(a, mg_deploy_session(a, x), &mg_json_api_limits, &body, err);
-    return rc < 0 ? rc : mg_session_parse_deployed(a, body, &c, err);
+    if (rc >= 0)
+        rc = mg_session_parse_deployed(a, body, &c, err);
+    return rc < 0 ? rc : mg_repositories_no_token(mg_json_get(body, "resources"), err);
 }
 
 static mg_rc apply(struct mg_arena *a, const struct mg_json *const *m, bool create, struct mg_deploy *x,

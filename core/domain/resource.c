@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "domain/repository.h"
 
 static const char *const KINDS[] = {"file", "github_repository", "memory_store", NULL};
 enum kind { FILE_KIND, GITHUB_KIND, MEMORY_KIND };
@@ -80,13 +81,6 @@ bool mg_mounts_meet(struct mg_sv a, struct mg_sv b)
 
 /* ---- entries ---- */
 
-static mg_rc refuse_kind(const char *place, enum kind kind, struct mg_err *err)
-{
-    char p[MG_PATH_MAX];
-    return mg_err_set(err, MG_EINVAL, "%s: %s is not part of this build; attach files", mg_place(p, place, "type"),
-                      KINDS[kind]);
-}
-
 static mg_rc parse_memory(struct mg_arena *a, const struct mg_json *v, const char *place, struct mg_resource_spec *ret,
                           struct mg_err *err)
 {
@@ -135,8 +129,8 @@ mg_rc mg_resource_parse(struct mg_arena *a, const struct mg_json *v, const char 
         return rc;
     if (kind == MEMORY_KIND)
         return parse_memory(a, v, place, ret, err);
-    if (kind != FILE_KIND)
-        return refuse_kind(place, (enum kind)kind, err);
+    if (kind == GITHUB_KIND)
+        return mg_repository_parse(a, v, place, ret, err);
     rc = mg_check_object(a, v, place, RULES, m, err);
     if (rc < 0)
         return rc;
@@ -156,8 +150,8 @@ static mg_rc check_pair(const struct mg_resource_spec *x, int i, int n, struct m
     bool stores = x[i].memory_store_id.ptr && x[n].memory_store_id.ptr;
     if (stores && mg_sv_eq(x[i].memory_store_id, x[n].memory_store_id))
         return mg_err_set(err, MG_EINVAL, "resources[%d].memory_store_id: is that of resources[%d] too", n, i);
-    bool files = !x[i].memory_store_id.ptr && !x[n].memory_store_id.ptr;
-    if (files && mg_mounts_meet(x[i].mount_path, x[n].mount_path))
+    bool mounts = !x[i].memory_store_id.ptr && !x[n].memory_store_id.ptr;
+    if (mounts && mg_mounts_meet(x[i].mount_path, x[n].mount_path))
         return mg_err_set(err, MG_EINVAL, "resources[%d].mount_path: meets that of resources[%d]", n, i);
     return MG_OK;
 }

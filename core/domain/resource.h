@@ -16,8 +16,9 @@ enum {
 #define MG_MOUNT_OUTPUTS "/mnt/session/outputs"
 #define MG_MOUNT_MEMORY "/mnt/memory"
 
-/* A file, or (memory_store_id set) a memory store, which has no mount path of the client's. */
+/* A file, or (memory_store_id set) a memory store, which has no mount path of the client's, or (url set) a repository. */
 struct mg_resource_spec {
+    struct mg_sv url, checkout, token; /* checkout: JSON; it and token ptr NULL: none. The token is in no other text */
     struct mg_sv memory_store_id, instructions; /* ptr NULL: none */
     bool read_only;
     struct mg_sv file_id;

@@ -39,6 +39,8 @@ struct mg_credential {
     int64_t expires_us;  /* INT64_MIN: not known */
     struct mg_credential_secret secret;
 };
+/* What a header line carries unchanged: MG_CREDENTIAL_TOKEN_MAX printable characters. */
+mg_rc mg_token_check(struct mg_sv s, const char *place, struct mg_err *err) MG_MUSTCHECK;
 /* allow_http: servers and token endpoints may be reached without TLS. */
 mg_rc mg_credential_parse_create(struct mg_arena *a, const struct mg_json *body, bool allow_http,
                                  struct mg_credential *ret, struct mg_err *err) MG_MUSTCHECK;

@@ -15,6 +15,7 @@
 #include "egress/service.h"
 #include "events/hub.h"
 #include "events/notify.h"
+#include "git/git.h"
 #include "http/http.h"
 #include "model/model.h"
 #include "net/loop.h"
@@ -56,6 +57,7 @@ struct mg_server {
     struct mg_model *model;
     struct mg_net *users; /* requests to hosts that users name */
     struct mg_keyring *keyring;
+    struct mg_git *git;
     struct mg_wallet *wallet;
     struct mg_prices *prices;
     struct mg_objects *objects; /* NULL: there is none */
@@ -417,6 +419,24 @@ static mg_rc open_users(struct mg_server *s, struct mg_err *err)
     return rc;
 }
 
+/* Without it sessions get no repositories, and are told so; nothing else needs it. */
+static mg_rc open_git(struct mg_server *s, struct mg_err *err)
+{
+    mg_auto(buf) struct mg_buf dir = MG_BUF_INIT(4096);
+    (void)mg_buf_printf(&dir, "%s/repositories",
+                        s->have_state ? s->state.path : mg_conf_str(s->conf, MG_OPT_STATE_DIR));
+    const struct mg_git_opts o = {
+        .dir = mg_buf_view(&dir).ptr,
+        .ca_file = mg_conf_strn(s->conf, MG_OPT_REPOSITORY_CA_FILE),
+        .public_only = !mg_conf_bool(s->conf, MG_OPT_REPOSITORY_ALLOW_PRIVATE),
+    };
+    if (mg_git_open(&o, &s->git, err) < 0) {
+        mg_log(MG_WARN, "repositories of sessions cannot be fetched", MG_F_STR("error", err->text));
+        *err = (struct mg_err){0};
+    }
+    return MG_OK;
+}
+
 /* The list that was named, else the installed one, which may be missing. */
 static mg_rc open_prices(struct mg_server *s, struct mg_err *err)
 {
@@ -489,6 +509,8 @@ static mg_rc open_engine(struct mg_server *s, struct mg_err *err)
         .node_ttl_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_NODE_TTL),
         .users = s->users,
         .wallet = s->wallet,
+        .git = s->git,
+        .keyring = s->keyring,
         .mcp_call_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_MCP_TIMEOUT),
         .tool_grace_ms = (unsigned)mg_conf_ms(s->conf, MG_OPT_TOOL_GRACE),
         .sandbox_wait_ms = mg_conf_ms(s->conf, MG_OPT_SANDBOX_WAIT),
@@ -598,8 +620,8 @@ static void close_launcher(struct mg_server *s)
 mg_rc mg_server_open(const struct mg_server_opts *o, struct mg_server **ret, struct mg_err *err)
 {
     static mg_rc (*const parts[])(struct mg_server *, struct mg_err *) = {
-        open_database, prepare_database, open_sandbox,  open_model, open_users,   open_prices,
-        open_objects,  open_engine,      open_webhooks, open_http,  open_launcher};
+        open_database, prepare_database, open_sandbox, open_model,    open_users, open_prices,
+        open_objects,  open_git,         open_engine,  open_webhooks, open_http,  open_launcher};
     struct mg_server *s = mg_xcalloc(1, sizeof(*s));
     s->opts = *o;
     s->conf = o->conf;
@@ -659,6 +681,7 @@ void mg_server_close(struct mg_server *s)
     mg_webhooks_stop(s->webhooks);
     mg_net_close(s->users);
     mg_wallet_free(s->wallet);
+    mg_git_close(s->git);
     mg_keyring_free(s->keyring);
     mg_objects_close(s->objects);
     mg_prices_free(s->prices);

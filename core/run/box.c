@@ -11,6 +11,8 @@
 /* Concurrency: engine.lock guards the map and each box's refs; box.lock is held through a call, so that a cancelled call ends before the next one
  * starts. Lock order: engine.lock is never held while box.lock is waited for. */
 
+enum { NO_EPOCH = -1 };
+
 struct mg_box {
     struct mg_id session, thread;
     struct mg_engine *engine;
@@ -21,6 +23,8 @@ struct mg_box {
     unsigned refs;            /* guarded by engine.lock; the map holds one */
     uint64_t used_ns;         /* guarded by engine.lock */
     bool stale;               /* guarded by engine.lock: what is mounted may have changed */
+    bool missing;             /* guarded by engine.lock: a repository is not in the sandbox */
+    int64_t tried;            /* guarded by engine.lock: the epoch of the turn that has tried to put it there */
 };
 
 static void box_free(struct mg_box *b)
@@ -122,6 +126,24 @@ bool mg_box_ready(struct mg_engine *e, const struct mg_id *session, const struct
     return ready;
 }
 
+bool mg_box_wants_repositories(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread,
+                               int64_t epoch)
+{
+    pthread_mutex_lock(&e->lock);
+    const struct mg_box *b = mg_map_get(e->boxes, key_of(session, thread));
+    bool wants = b && b->missing && b->tried != epoch;
+    pthread_mutex_unlock(&e->lock);
+    return wants;
+}
+
+void mg_box_repositories(struct mg_box *b, bool missing, int64_t tried)
+{
+    pthread_mutex_lock(&b->engine->lock);
+    b->missing = missing;
+    b->tried = tried;
+    pthread_mutex_unlock(&b->engine->lock);
+}
+
 static void set_stale(struct mg_box *b, bool stale)
 {
     pthread_mutex_lock(&b->engine->lock);
@@ -132,10 +154,13 @@ static void set_stale(struct mg_box *b, bool stale)
 /* The flag goes down first: what changes meanwhile raises it again. */
 static mg_rc freshen(struct mg_box *b, struct mg_pg *pg, struct mg_err *err)
 {
+    bool missing = false;
     set_stale(b, false);
-    mg_rc rc = mg_mounts_sync(b->engine, pg, &b->session, b->sandbox, err);
+    mg_rc rc = mg_mounts_sync(b->engine, pg, &b->session, b->sandbox, &missing, err);
     if (rc < 0)
         set_stale(b, true);
+    else
+        mg_box_repositories(b, missing, NO_EPOCH);
     return rc;
 }
 
@@ -175,11 +200,12 @@ mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
     if (mg_res_rows(r) == 0)
         return mg_err_set(err, MG_ENOTFOUND, "the session is gone");
     struct mg_box *b = mg_xcalloc(1, sizeof(*b));
-    *b = (struct mg_box){.session = *session, .thread = *thread, .engine = e, .refs = 1, .used_ns = mg_now_ns()};
+    *b = (struct mg_box){
+        .session = *session, .thread = *thread, .engine = e, .refs = 1, .used_ns = mg_now_ns(), .tried = NO_EPOCH};
     pthread_mutex_init(&b->lock, NULL);
     rc = mg_sandbox_acquire(e->opts.sandboxes, pg, mg_id_sv(session), mg_res_sv(r, 0, 0), cancel, &b->sandbox, err);
     if (rc >= 0)
-        rc = mg_mounts_sync(e, pg, session, b->sandbox, err);
+        rc = mg_mounts_sync(e, pg, session, b->sandbox, &b->missing, err);
     if (rc >= 0)
         rc = mg_skills_prepare(e, pg, session, b->sandbox, err);
     if (rc >= 0)

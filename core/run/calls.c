@@ -3,6 +3,7 @@
 #include "run/engine-internal.h"
 #include "run/mcp.h"
 #include "run/memory.h"
+#include "run/repositories.h"
 #include "run/turn.h"
 #include "tools/keep.h"
 
@@ -26,6 +27,11 @@ static bool waits_for_sandbox(const struct mg_run *r, const struct mg_tool_call 
         return false;
     return !(r->gated ? mg_box_have : mg_box_ready)(r->engine, &r->session, &r->thread) ||
            (!r->memory_synced && mg_box_has_memory(r->engine, &r->session, &r->thread));
+}
+
+static bool waits_for_repositories(const struct mg_run *r, const struct mg_tool_call *c)
+{
+    return c && c->kind == MG_CALL_BUILTIN && mg_repositories_wanted(r);
 }
 
 static void call_forget(struct mg_run *r)
@@ -130,6 +136,7 @@ static mg_rc answer_started(struct mg_run *r, struct mg_step *s, struct mg_tool_
         is_error = r->call_rc < 0;
     }
     mg_mcp_answered(r, s, c);
+    mg_repositories_noted(r, s->arena, &content);
     mg_rc rc = mg_memory_take(r, s, &content, err);
     return rc < 0 ? rc : mg_turn_answer_call(s, c, MG_ANSWER_SERVER, content, is_error, err);
 }
@@ -160,7 +167,7 @@ static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session
     } else {
         rc = answer_started(r, &s, c, err);
         next = rc == MG_OK && !atomic_load(&r->engine->draining) ? next_prepared(calls, n) : NULL;
-        if (waits_for_sandbox(r, next))
+        if (waits_for_sandbox(r, next) || waits_for_repositories(r, next))
             next = NULL; /* the wave goes on with it */
         if (next)
             rc = call_start(&s, next, err);
@@ -169,8 +176,10 @@ static mg_rc commit_result(struct mg_run *r, struct mg_pg *pg, struct mg_session
     }
     if (rc == MG_OK)
         rc = mg_step_commit(&s, "turn.call_completed", err);
-    if (rc == MG_OK)
+    if (rc == MG_OK) {
         mg_memory_taken(r);
+        mg_repositories_told(r);
+    }
     if (rc == MG_OK && next)
         call_take(r, next);
     *ret_next = next != NULL;
@@ -262,7 +271,7 @@ static void acquire_failed(struct mg_run *r, struct mg_pg *pg)
         mg_run_no_sandbox(r, pg);
 }
 
-enum start { START_DONE, START_CALL, START_SANDBOX };
+enum start { START_DONE, START_CALL, START_SANDBOX, START_REPOSITORIES };
 
 static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, enum start *ret,
                           struct mg_err *err)
@@ -285,6 +294,10 @@ static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_
     struct mg_tool_call *c = next_prepared(calls, n);
     if (waits_for_sandbox(r, c)) {
         *ret = START_SANDBOX;
+        return MG_OK;
+    }
+    if (waits_for_repositories(r, c)) {
+        *ret = START_REPOSITORIES;
         return MG_OK;
     }
     mg_turn_running(&s); /* it may have waited for its backend */
@@ -327,6 +340,8 @@ void mg_run_calls(struct mg_run *r, struct mg_pg *pg)
         call_submit(r, pg);
     else if (start == START_SANDBOX)
         acquire_later(r);
+    else if (start == START_REPOSITORIES)
+        mg_run_repositories(r, pg);
     else
         mg_run_continue(r, pg, &st);
 }

@@ -67,13 +67,14 @@ struct mg_run {
     struct mg_tool_result call_result;
     mg_rc call_rc;
     struct mg_err call_err;
-    unsigned backend_waits;         /* one after another */
-    struct mg_memory_delta *memory; /* what the call in flight changed of its stores' files, or NULL */
-    bool memory_synced;             /* files and memory stores have met in this run */
-    bool memory_tried;              /* or could not, when the run took the turn over */
-    bool gated;                     /* the sandbox was found to answer, for the next call to start */
-    bool admitted;                  /* the request in flight has its start (pace.c) */
-    atomic_ullong busy_until_ns;    /* deadline of what a tool or sandbox thread does for this run; 0: nothing */
+    unsigned backend_waits;                  /* one after another */
+    struct mg_repository_work *repositories; /* that are on their way, or could not be had (repositories.c), or NULL */
+    struct mg_memory_delta *memory;          /* what the call in flight changed of its stores' files, or NULL */
+    bool memory_synced;                      /* files and memory stores have met in this run */
+    bool memory_tried;                       /* or could not, when the run took the turn over */
+    bool gated;                              /* the sandbox was found to answer, for the next call to start */
+    bool admitted;                           /* the request in flight has its start (pace.c) */
+    atomic_ullong busy_until_ns; /* deadline of what a tool or sandbox thread does for this run; 0: nothing */
 
     char failure[512]; /* why the turn is given up: semantics RT7's limit */
 };
@@ -195,6 +196,10 @@ struct mg_box *mg_box_ref_locked(
 void mg_box_unref(struct mg_box *b);
 bool mg_box_have(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
 bool mg_box_has_memory(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
+/* A repository is not in its sandbox, and the turn of this epoch has not tried to put it there. */
+bool mg_box_wants_repositories(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread,
+                               int64_t epoch);
+void mg_box_repositories(struct mg_box *b, bool missing, int64_t tried);
 /* It is here, and its backend has answered just now: calls may start. */
 bool mg_box_ready(struct mg_engine *e, const struct mg_id *session, const struct mg_id *thread);
 mg_rc mg_box_acquire(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, const struct mg_id *thread,

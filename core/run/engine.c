@@ -128,6 +128,16 @@ struct mg_objects *mg_engine_objects(const struct mg_engine *e)
     return e->opts.objects;
 }
 
+struct mg_git *mg_engine_git(const struct mg_engine *e)
+{
+    return e->opts.git;
+}
+
+const struct mg_keyring *mg_engine_keyring(const struct mg_engine *e)
+{
+    return e->opts.keyring;
+}
+
 const struct mg_prices *mg_engine_prices(const struct mg_engine *e)
 {
     return e->opts.prices;

@@ -12,7 +12,9 @@
 #include "store/pg.h"
 
 struct mg_engine;
+struct mg_git;
 struct mg_hub;
+struct mg_keyring;
 struct mg_model;
 struct mg_net;
 struct mg_notify;
@@ -44,12 +46,14 @@ struct mg_engine_opts {
     struct mg_id node;
     unsigned threads, tool_threads;
     unsigned node_ttl_ms;
-    unsigned tool_grace_ms;   /* on top of a tool's own limit, before its call is given up */
-    int64_t sandbox_wait_ms;  /* a turn waits so long for a backend that is down; 0: for ever */
-    struct mg_net *users;     /* requests to hosts that users name (MCP); NULL: none are made */
-    struct mg_wallet *wallet; /* credentials of sessions for them; outlives the engine */
-    unsigned mcp_call_ms;     /* 0: MG_MCP_CALL_MS */
-    const char *model_id;     /* replaces the agent's model when set (MANGO_MODEL_ID) */
+    unsigned tool_grace_ms;           /* on top of a tool's own limit, before its call is given up */
+    int64_t sandbox_wait_ms;          /* a turn waits so long for a backend that is down; 0: for ever */
+    struct mg_net *users;             /* requests to hosts that users name (MCP); NULL: none are made */
+    struct mg_wallet *wallet;         /* credentials of sessions for them; outlives the engine */
+    struct mg_git *git;               /* fetches repositories; NULL: none can be had */
+    const struct mg_keyring *keyring; /* opens their tokens; NULL: none is kept */
+    unsigned mcp_call_ms;             /* 0: MG_MCP_CALL_MS */
+    const char *model_id;             /* replaces the agent's model when set (MANGO_MODEL_ID) */
     unsigned max_tokens;
     int64_t model_window;           /* tokens; 0: by the table of names */
     int web_tools;                  /* enum mg_web_mode */
@@ -66,6 +70,8 @@ struct mg_engine_opts {
 
 const struct mg_prices *mg_engine_prices(const struct mg_engine *e);
 struct mg_objects *mg_engine_objects(const struct mg_engine *e); /* NULL: there is no object store */
+struct mg_git *mg_engine_git(const struct mg_engine *e);
+const struct mg_keyring *mg_engine_keyring(const struct mg_engine *e);
 /* The node's row must be registered before. */
 mg_rc mg_engine_start(const struct mg_engine_opts *o, struct mg_engine **ret, struct mg_err *err) MG_MUSTCHECK;
 /* Runs no new step, lets running commits end, hands the turns on, joins all threads. The hub's owner must still run. Calls that come later do nothing. */

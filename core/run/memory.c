@@ -70,8 +70,7 @@ static void notes_keep(struct mg_memory *m, const struct mg_memory_delta *d)
     pthread_mutex_unlock(&m->lock);
 }
 
-/* content: a raw content array; a text block more. */
-static struct mg_sv with_notes(struct mg_arena *a, struct mg_sv content, struct mg_sv notes)
+struct mg_sv mg_content_with_notes(struct mg_arena *a, struct mg_sv content, struct mg_sv notes)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
     mg_auto(buf) struct mg_buf shown = MG_BUF_INIT(16 * MG_MEMORY_NOTES_MAX);
@@ -142,7 +141,7 @@ mg_rc mg_memory_take(struct mg_run *r, struct mg_step *s, struct mg_sv *content,
     if (rc >= 0)
         notes_take(&notes, m, r->memory);
     if (rc >= 0 && notes.len && content->len > 2)
-        *content = with_notes(s->arena, *content, mg_buf_view(&notes));
+        *content = mg_content_with_notes(s->arena, *content, mg_buf_view(&notes));
     mg_memory_close(r->engine, m);
     return rc;
 }

@@ -46,6 +46,8 @@ void mg_memory_after(struct mg_run *r, struct mg_box *b);
 mg_rc mg_memory_refresh(struct mg_run *r, struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* In the step that commits a result (a raw content array): takes the changes over, and says in the result what could not be. */
 mg_rc mg_memory_take(struct mg_run *r, struct mg_step *s, struct mg_sv *content, struct mg_err *err) MG_MUSTCHECK;
+/* content, a raw content array, with one text block more. */
+struct mg_sv mg_content_with_notes(struct mg_arena *a, struct mg_sv content, struct mg_sv notes);
 void mg_memory_taken(struct mg_run *r); /* after that commit */
 void mg_memory_delta_free(struct mg_memory_delta *d);
 

@@ -14,20 +14,26 @@ enum {
     MOUNT_MODE = 0444,
 };
 
-/* What is there: a line "ID SHA256 PATH" for each file, in the workspace itself, so that a snapshot takes it along. */
+/* What is there: a line "ID SHA256 PATH" for each file, and "ID git PATH" for each repository, in the workspace itself, so that a snapshot takes it
+ * along. */
 #define LIST_PATH ".session/mounts"
 
-/* Relative to the workspace. */
-static struct mg_sv place_of(struct mg_arena *a, struct mg_sv mount_path)
+struct mg_sv mg_mount_place(struct mg_arena *a, struct mg_sv mount_path)
 {
     if (mg_sv_starts(mount_path, "/mnt/session/"))
         return mg_arena_printf(a, ".session/%.*s", MG_SV_ARG(mg_sv_from(mount_path, strlen("/mnt/session/"))));
     return mg_arena_sv(a, mg_sv_from(mount_path, strlen("/workspace/")));
 }
 
+static bool is_repository(const struct mg_mount_row *m)
+{
+    return !m->object_key.ptr;
+}
+
 static struct mg_sv line_of(struct mg_arena *a, const struct mg_mount_row *m)
 {
-    return mg_arena_printf(a, "%.*s %.*s %.*s", MG_SV_ARG(m->id), MG_SV_ARG(m->sha256), MG_SV_ARG(m->mount_path));
+    struct mg_sv kind = is_repository(m) ? MG_SV("git") : m->sha256;
+    return mg_arena_printf(a, "%.*s %.*s %.*s", MG_SV_ARG(m->id), MG_SV_ARG(kind), MG_SV_ARG(m->mount_path));
 }
 
 static bool has_line(struct mg_sv list, struct mg_sv line)
@@ -52,6 +58,8 @@ static int64_t next_bytes(void *ctx, char *p, uint64_t n)
 {
     struct source *s = ctx;
     size_t got = 0;
+    if (!s->objects)
+        return mg_err_set(&s->err, MG_EUNAVAIL, "this server has no object store"), MANGO_ERETRY;
     if (mg_object_read_at(s->objects, s->pg, s->row->object_key, s->row->size, s->at, p, (size_t)n, &got, &s->err) < 0)
         return MANGO_ERETRY;
     s->at += (int64_t)got;
@@ -62,7 +70,7 @@ static mg_rc put_in(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, s
                     const struct mg_mount_row *m, struct mg_err *err)
 {
     struct source s = {.objects = e->opts.objects, .pg = pg, .row = m};
-    mg_rc rc = mg_sandbox_put(box, place_of(a, m->mount_path).ptr, MOUNT_MODE, next_bytes, &s, m->size, err);
+    mg_rc rc = mg_sandbox_put(box, mg_mount_place(a, m->mount_path).ptr, MOUNT_MODE, next_bytes, &s, m->size, err);
     if (rc < 0 && s.err.rc < 0) /* the store, not the sandbox */
         rc = mg_err_set(err, s.err.rc == MG_EUNAVAIL ? MG_EUNAVAIL : MG_EINTERNAL,
                         "a file of the session cannot be read: %s", s.err.text);
@@ -72,12 +80,12 @@ static mg_rc put_in(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, s
 static mg_rc take_out(struct mg_arena *a, struct mg_sandbox *box, struct mg_sv line, struct mg_err *err)
 {
     (void)mg_sv_split(&line, ' ');
-    (void)mg_sv_split(&line, ' ');
+    bool folder = mg_sv_eqz(mg_sv_split(&line, ' '), "git");
     struct mg_exec_status st;
     bool ours = mg_sv_starts(line, "/mnt/session/") || mg_sv_starts(line, "/workspace/");
     if (!ours)
         return MG_OK; /* not of our writing */
-    const char *const argv[] = {"rm", "-f", "--", place_of(a, line).ptr, NULL};
+    const char *const argv[] = {"rm", folder ? "-rf" : "-f", "--", mg_mount_place(a, line).ptr, NULL};
     const struct mg_exec_req req = {.argv = argv, .deadline_ns = mg_now_ns() + REMOVE_MS * UINT64_C(1000000)};
     return mg_sandbox_ops(box)->exec(box, &req, &st, err);
 }
@@ -99,13 +107,9 @@ static mg_rc take_out_old(struct mg_arena *a, struct mg_sandbox *box, struct mg_
     return rc;
 }
 
-static mg_rc write_list(struct mg_arena *a, struct mg_sandbox *box, const struct mg_mount_row *rows, int n,
-                        struct mg_err *err)
+static mg_rc write_list(struct mg_sandbox *box, const struct mg_buf *list, struct mg_err *err)
 {
-    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(LIST_MAX);
-    for (int i = 0; i < n; i++)
-        (void)mg_buf_printf(&b, "%.*s\n", MG_SV_ARG(line_of(a, &rows[i])));
-    return mg_sandbox_ops(box)->write(box, LIST_PATH, mg_buf_view(&b), err);
+    return mg_sandbox_ops(box)->write(box, LIST_PATH, mg_buf_view(list), err);
 }
 
 /* A workspace without the list has none of them. */
@@ -117,15 +121,13 @@ static mg_rc read_list(struct mg_sandbox *box, struct mg_buf *out, struct mg_err
 }
 
 mg_rc mg_mounts_sync(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *session, struct mg_sandbox *box,
-                     struct mg_err *err)
+                     bool *ret_missing, struct mg_err *err)
 {
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    mg_auto(buf) struct mg_buf list = MG_BUF_INIT(LIST_MAX);
+    mg_auto(buf) struct mg_buf list = MG_BUF_INIT(LIST_MAX), now = MG_BUF_INIT(LIST_MAX);
     struct mg_mount_row *rows;
     int n = 0;
-    bool changed = false;
-    if (!e->opts.objects)
-        return MG_OK;
+    *ret_missing = false;
     mg_rc rc = mg_mounts_of(a, pg, mg_id_sv(session), &rows, &n, err);
     if (rc >= 0)
         rc = read_list(box, &list, err);
@@ -134,15 +136,24 @@ mg_rc mg_mounts_sync(struct mg_engine *e, struct mg_pg *pg, const struct mg_id *
     struct mg_sv was = mg_buf_view(&list);
     rc = take_out_old(a, box, was, rows, n, err);
     for (int i = 0; i < n && rc >= 0; i++) {
-        if (has_line(was, line_of(a, &rows[i])))
-            continue;
-        changed = true;
-        rc = put_in(e, pg, a, box, &rows[i], err);
+        struct mg_sv line = line_of(a, &rows[i]);
+        bool there = has_line(was, line);
+        *ret_missing |= !there && is_repository(&rows[i]);
+        if (!there && !is_repository(&rows[i]))
+            rc = put_in(e, pg, a, box, &rows[i], err);
+        if (there || !is_repository(&rows[i]))
+            (void)mg_buf_printf(&now, "%.*s\n", MG_SV_ARG(line));
     }
-    size_t lines = 0;
-    for (size_t i = 0; i < was.len; i++)
-        lines += was.ptr[i] == '\n';
-    return rc >= 0 && (changed || lines != (size_t)n) ? write_list(a, box, rows, n, err) : rc;
+    return rc >= 0 && !mg_sv_eq(was, mg_buf_view(&now)) ? write_list(box, &now, err) : rc;
+}
+
+mg_rc mg_mounts_note_repository(struct mg_sandbox *box, struct mg_sv id, struct mg_sv mount_path, struct mg_err *err)
+{
+    mg_auto(buf) struct mg_buf list = MG_BUF_INIT(LIST_MAX);
+    mg_rc rc = read_list(box, &list, err);
+    if (rc >= 0)
+        rc = mg_buf_printf(&list, "%.*s git %.*s\n", MG_SV_ARG(id), MG_SV_ARG(mount_path));
+    return rc < 0 ? rc : write_list(box, &list, err);
 }
 
 void mg_mounts_changed(struct mg_engine *e, const struct mg_id *session)

@@ -5,6 +5,7 @@
 #include "run/engine-internal.h"
 #include "run/mcp.h"
 #include "run/memory.h"
+#include "run/repositories.h"
 #include "run/turn.h"
 
 /* Concurrency: engine.runs under engine.lock; a run's request and call fields belong to the one job that is in flight for it. */
@@ -34,6 +35,7 @@ void mg_run_unref(struct mg_run *r)
     free(r->outputs_fault);
     mg_mcp_work_free(r->mcp);
     mg_memory_delta_free(r->memory);
+    mg_repository_work_free(r->repositories);
     free(r);
 }
 

@@ -1,10 +1,14 @@
 #include "service/resource.h"
 
 #include "base/mem.h"
+#include "domain/repository.h"
+#include "git/git.h"
 #include "run/engine.h"
 #include "run/mounts.h"
 #include "run/step.h"
 #include "service/memory.h"
+#include "service/vault.h"
+#include "store/repository.h"
 
 static mg_rc refuse_self_hosted(struct mg_err *err)
 {
@@ -13,34 +17,51 @@ static mg_rc refuse_self_hosted(struct mg_err *err)
                        "sandbox is the worker's; use a cloud environment, or let the worker fetch them");
 }
 
-static mg_rc check_sums(int64_t n, int64_t bytes, struct mg_err *err)
+static mg_rc check_sums(const struct mg_resource_sums *sums, struct mg_err *err)
 {
-    if (n > MG_RESOURCES_MAX)
+    if (sums->n > MG_RESOURCES_MAX)
         return mg_err_set(err, MG_EINVAL, "resources: a session may have at most %d", MG_RESOURCES_MAX);
-    if (bytes > MG_RESOURCE_BYTES_MAX)
+    if (sums->repositories > MG_SESSION_REPOSITORIES_MAX)
+        return mg_err_set(err, MG_EINVAL, "resources: a session may have at most %d repositories",
+                          MG_SESSION_REPOSITORIES_MAX);
+    if (sums->bytes > MG_RESOURCE_BYTES_MAX)
         return mg_err_set(err, MG_EINVAL, "resources: the files of a session may have at most %lld bytes together",
                           MG_RESOURCE_BYTES_MAX);
     return MG_OK;
 }
 
-static mg_rc insert_one(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv session,
-                        const struct mg_resource_spec *s, struct mg_resource_row *ret, struct mg_err *err)
+static mg_rc check_repository(const struct mg_engine *e, const struct mg_resource_spec *s, struct mg_err *err)
+{
+    struct mg_git *git = mg_engine_git(e);
+    mg_rc rc = s->token.ptr ? mg_needs_keyring(mg_engine_keyring(e), err) : MG_OK;
+    if (rc < 0)
+        return rc;
+    return git ? mg_git_check(git, s->url, err)
+               : mg_err_set(err, MG_EINVAL, "this server cannot fetch repositories; its log says why");
+}
+
+static mg_rc insert_one(struct mg_engine *e, struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace,
+                        struct mg_sv session, const struct mg_resource_spec *s, struct mg_resource_row *ret,
+                        struct mg_err *err)
 {
     int64_t size = 0;
-    mg_rc rc = mg_resource_file(t, workspace, s->file_id, &size, err);
-    return rc < 0 ? rc : mg_resource_insert(a, t, session, s, ret, err);
+    mg_rc rc = s->url.ptr ? check_repository(e, s, err) : mg_resource_file(t, workspace, s->file_id, &size, err);
+    if (rc < 0)
+        return rc;
+    return s->url.ptr ? mg_repository_insert(a, t, mg_engine_keyring(e), session, s, ret, err)
+                      : mg_resource_insert(a, t, session, s, ret, err);
 }
 
 static mg_rc settle(struct mg_txn *t, struct mg_sv session, struct mg_err *err)
 {
-    int64_t n = 0, bytes = 0;
-    mg_rc rc = mg_resource_sums(t, session, &n, &bytes, err);
-    return rc < 0 ? rc : check_sums(n, bytes, err);
+    struct mg_resource_sums sums;
+    mg_rc rc = mg_resource_sum(t, session, &sums, err);
+    return rc < 0 ? rc : check_sums(&sums, err);
 }
 
-mg_rc mg_resources_attach(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace, struct mg_sv session,
-                          bool self_hosted, const struct mg_resource_spec *specs, int n, struct mg_sv *ret_shown,
-                          struct mg_err *err)
+mg_rc mg_resources_attach(struct mg_engine *e, struct mg_arena *a, struct mg_txn *t, struct mg_sv workspace,
+                          struct mg_sv session, bool self_hosted, const struct mg_resource_spec *specs, int n,
+                          struct mg_sv *ret_shown, struct mg_err *err)
 {
     struct mg_resource_row row;
     mg_rc rc = MG_OK;
@@ -51,7 +72,7 @@ mg_rc mg_resources_attach(struct mg_arena *a, struct mg_txn *t, struct mg_sv wor
         if (specs[i].memory_store_id.ptr)
             rc = mg_memory_stores_attach(a, t, workspace, session, self_hosted, i, &specs[i], err);
         else
-            rc = self_hosted ? refuse_self_hosted(err) : insert_one(a, t, workspace, session, &specs[i], &row, err);
+            rc = self_hosted ? refuse_self_hosted(err) : insert_one(e, a, t, workspace, session, &specs[i], &row, err);
         if (rc < 0)
             rc = mg_err_wrap(err, rc, "resources[%d]", i);
     }
@@ -101,13 +122,38 @@ mg_rc mg_resources_add(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a
     if (rc >= 0)
         rc = check_place(a, s.t, session, spec.mount_path, err);
     if (rc >= 0)
-        rc = insert_one(a, s.t, workspace, session, &spec, ret, err);
+        rc = insert_one(e, a, s.t, workspace, session, &spec, ret, err);
     if (rc >= 0)
         rc = settle(s.t, session, err);
     if (rc >= 0)
         rc = mg_resources_show(s.t, session, err);
     if (rc >= 0)
         rc = mg_step_commit(&s, "resource_add", err);
+    if (rc >= 0)
+        mg_mounts_changed(e, &s.st.session);
+    return rc;
+}
+
+/* Counts from the next call on, also for a repository that could not be had before. */
+mg_rc mg_resources_rotate(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                          struct mg_sv session, struct mg_sv id, const struct mg_json *body,
+                          struct mg_resource_row *ret, struct mg_err *err)
+{
+    struct mg_sv token;
+    mg_auto(step) struct mg_step s = {0};
+    mg_rc rc = mg_repository_parse_update(a, body, &token, err);
+    if (rc >= 0)
+        rc = mg_step_begin(&s, e, pg, a, session, mg_id_sv(&who->workspace), -1, err);
+    if (rc >= 0)
+        rc = takes_change(&s.st, err);
+    if (rc >= 0)
+        rc = mg_needs_keyring(mg_engine_keyring(e), err);
+    if (rc >= 0)
+        rc = mg_repository_set_token(a, s.t, mg_engine_keyring(e), session, id, token, ret, err);
+    if (rc >= 0)
+        rc = mg_resources_show(s.t, session, err);
+    if (rc >= 0)
+        rc = mg_step_commit(&s, "resource_rotate", err);
     if (rc >= 0)
         mg_mounts_changed(e, &s.st.session);
     return rc;

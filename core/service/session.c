@@ -15,6 +15,7 @@
 #include "service/content-file.h"
 #include "store/mcp-tools.h"
 #include "service/resource.h"
+#include "store/repository.h"
 #include "service/roster.h"
 #include "service/skill.h"
 #include "store/vault.h"
@@ -136,8 +137,8 @@ static mg_rc create(struct mg_engine *e, const struct mg_sandboxes *boxes, struc
     if (rc >= 0)
         rc = mg_skills_pin(a, &t, mg_id_sv(&s->id), &skills, err);
     if (rc >= 0)
-        rc = mg_resources_attach(a, &t, s->workspace, mg_id_sv(&s->id), fresh.self_hosted, c.resources, c.n_resources,
-                                 &resources, err);
+        rc = mg_resources_attach(e, a, &t, s->workspace, mg_id_sv(&s->id), fresh.self_hosted, c.resources,
+                                 c.n_resources, &resources, err);
     if (rc >= 0 && c.n_events)
         rc = mg_admit_in(e, &t, a, &fresh, c.events, c.n_events, &admitted, err);
     if (rc >= 0 && d)
@@ -409,6 +410,8 @@ mg_rc mg_sessions_archive(struct mg_engine *e, struct mg_pg *pg, struct mg_arena
         rc = terminate(&s, err);
         if (rc >= 0)
             rc = mg_session_set_archived(s.t, id, err);
+        if (rc >= 0)
+            rc = mg_repositories_forget(s.t, id, err);
         if (rc >= 0)
             rc = mg_step_commit(&s, "session_archive", err);
         if (rc < 0)

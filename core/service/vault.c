@@ -58,9 +58,9 @@ mg_rc mg_vaults_delete(struct mg_pg *pg, struct mg_arena *a, const struct mg_pri
 
 /* ---- credentials ---- */
 
-static mg_rc needs_keyring(const struct mg_vault_rules *rules, struct mg_err *err)
+mg_rc mg_needs_keyring(const struct mg_keyring *keyring, struct mg_err *err)
 {
-    if (rules->keyring)
+    if (keyring)
         return MG_OK;
     return mg_err_code(
         err, MG_EINVAL, "vault_keyring_missing",
@@ -77,7 +77,7 @@ mg_rc mg_credentials_create(const struct mg_vault_rules *rules, struct mg_pg *pg
     struct mg_id *id = mg_arena_new_of(a, struct mg_id);
     *id = mg_id_new("vcrd");
     *ret = (struct mg_credential_row){.id = mg_id_sv(id)};
-    mg_rc rc = needs_keyring(rules, err);
+    mg_rc rc = mg_needs_keyring(rules->keyring, err);
     if (rc >= 0)
         rc = mg_credential_parse_create(a, body, rules->allow_http, &ret->cred, err);
     if (rc >= 0)
@@ -109,7 +109,7 @@ mg_rc mg_credentials_update(const struct mg_vault_rules *rules, struct mg_pg *pg
 {
     struct mg_credential changed;
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
-    mg_rc rc = needs_keyring(rules, err);
+    mg_rc rc = mg_needs_keyring(rules->keyring, err);
     if (rc >= 0)
         rc = lock(a, &t, who, vault, id, ret, err);
     if (rc >= 0 && ret->archived_us != INT64_MIN)

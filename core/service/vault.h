@@ -20,6 +20,8 @@ struct mg_vault_rules {
     bool allow_http;
 };
 /* The arena of these is a secret one. */
+/* Nothing is sealed without one: MG_EINVAL says what the operator does. */
+mg_rc mg_needs_keyring(const struct mg_keyring *keyring, struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_credentials_create(const struct mg_vault_rules *rules, struct mg_pg *pg, struct mg_arena *a,
                             const struct mg_principal *who, struct mg_sv vault, const struct mg_json *body,
                             struct mg_credential_row *ret, struct mg_err *err) MG_MUSTCHECK;

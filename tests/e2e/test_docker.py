@@ -11,6 +11,7 @@ import unittest
 
 from docker_rig import OWN, Boxes, docker, kill_engine, left, under_engine, waits
 from harness import Mangod, main, wait_for
+from repository_rig import GitHost, RepositoryServer
 from rig import sanitized
 from sandbox import ECANCELED, EDENIED, EGONE, EQUOTA, OK, Driver, Hello, host_processes, label
 
@@ -425,6 +426,13 @@ class Server(unittest.TestCase):
             self.assertIn("lost", self.run_in(m, session, "ls -A").lower())
             self.assertEqual(left(), before, "no empty replacement")
             m.client.delete(f"/v1/sessions/{session}")
+
+    def test_a_repository_is_unpacked_in_the_container_by_its_user(self):
+        with GitHost() as host, RepositoryServer(host, sandbox="docker", env=self.env) as s:
+            host.new("boxed", {"bin/run": "echo runs\n", "link": ("bin/run",)}, token="a-token")
+            session = s.session("boxed", authorization_token="a-token")["id"]
+            self.assertEqual("10001\nruns", s.ask(session, "stat -c %u boxed/.git/config; sh boxed/link").strip())
+            s.client.delete(f"/v1/sessions/{session}")
 
     def test_memory_stores_are_mounted_and_what_commands_write_there_is_taken_over(self):
         with Mangod(sandbox="docker", env=self.env) as m:

@@ -118,7 +118,7 @@ class Resources(unittest.TestCase):
         for body, status, words in [
             ({**file, "mount_path": "/workspace/d/x"}, 409, "mount_path"), ({**file, "mount_path": "/workspace/d"}, 409, "mount_path"),
             ({**file, "mount_path": "/workspace/d/x/y"}, 409, "mount_path"), ({"type": "file", "file_id": "file_none"}, 404, "file_id"), ({"type": "file"}, 400, "file_id"),
-            ({"type": "github_repository", "url": "https://github.com/a/b"}, 400, "github_repository is not part of this build"),
+            ({"type": "github_repository"}, 400, "url: is required"),
             ({"type": "memory_store", "memory_store_id": "memstore_x"}, 400, "only be given when the session is created"), ({"type": "other"}, 400, "type"), ({**file, "x": 1}, 400, "x"),
         ]:  # fmt: skip
             with self.subTest(body=body):

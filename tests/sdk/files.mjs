@@ -51,6 +51,25 @@ await check('session resources: add, list, retrieve, delete', async () => {
   await beta.sessions.delete(session.id);
 });
 
+await check('session resources: a repository, whose token is rotated and never shown', async () => {
+  const agent = await beta.agents.create({ name: 'repositories', model: 'mango-test' });
+  const environment = await beta.environments.create({ name: `repositories ${Date.now()}`, config: { type: 'cloud' } });
+  const url = 'https://github.com/octocat/Hello-World.git';
+  const session = await beta.sessions.create({
+    agent: agent.id,
+    environment_id: environment.id,
+    resources: [{ type: 'github_repository', url, authorization_token: 'gh-t0ken', checkout: { type: 'branch', name: 'main' } }],
+  });
+  const [made] = session.resources;
+  assert.deepEqual([made.type, made.url, made.mount_path, made.checkout], ['github_repository', url, '/workspace/Hello-World', { type: 'branch', name: 'main' }]);
+  const rotated = await beta.sessions.resources.update(made.id, { session_id: session.id, authorization_token: 'gh-0ther' });
+  assert.deepEqual({ ...rotated, updated_at: made.updated_at }, made);
+  assert.deepEqual(await beta.sessions.resources.retrieve(made.id, { session_id: session.id }), rotated);
+  assert.doesNotMatch(JSON.stringify([session, rotated]), /gh-t0ken|gh-0ther/);
+  assert.equal((await beta.sessions.resources.delete(made.id, { session_id: session.id })).id, made.id);
+  await beta.sessions.delete(session.id);
+});
+
 await check('files: delete', async () => {
   for (const f of made) assert.equal((await beta.files.delete(f.id)).id, f.id);
   await assert.rejects(() => beta.files.retrieveMetadata(made[0].id), (e) => e.status === 404);

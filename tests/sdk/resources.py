@@ -76,6 +76,16 @@ def files_and_session_resources():
     assert resources.delete(added.id, session_id=session.id).id == added.id
     beta.sessions.delete(session.id)
     assert [beta.files.delete(i).id for i in ids] == ids
+    url = "https://github.com/octocat/Hello-World.git"
+    repository = {"type": "github_repository", "url": url, "authorization_token": "gh-t0ken", "checkout": {"type": "commit", "sha": "a" * 40}}
+    session = beta.sessions.create(agent=agent.id, environment_id=environment.id, resources=[repository])
+    (shown,) = session.resources
+    assert (shown.type, shown.url, shown.mount_path, shown.checkout.sha) == ("github_repository", url, "/workspace/Hello-World", "a" * 40), shown
+    rotated = resources.update(shown.id, session_id=session.id, authorization_token="gh-0ther")
+    assert (rotated.id, rotated.url, rotated.checkout) == (shown.id, shown.url, shown.checkout) and rotated.updated_at > shown.updated_at
+    assert resources.retrieve(shown.id, session_id=session.id) == rotated
+    assert "gh-" not in session.to_json() + rotated.to_json()
+    beta.sessions.delete(session.id)
 
 
 def bundle(text):

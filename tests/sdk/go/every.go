@@ -96,6 +96,22 @@ func filesAndSessionResources() {
 	for _, id := range ids {
 		want(get(files.Delete(ctx, id, anthropic.BetaFileDeleteParams{})).ID == id)
 	}
+	repository := anthropic.BetaManagedAgentsGitHubRepositoryResourceParams{
+		URL: "https://github.com/octocat/Hello-World", Type: "github_repository", AuthorizationToken: "gh-t0ken",
+		Checkout: anthropic.BetaManagedAgentsGitHubRepositoryResourceParamsCheckoutUnion{
+			OfBranch: &anthropic.BetaManagedAgentsBranchCheckoutParam{Name: "main", Type: "branch"}},
+	}
+	s = get(client.Beta.Sessions.New(ctx, anthropic.BetaSessionNewParams{
+		Agent:         anthropic.BetaSessionNewParamsAgentUnion{OfString: param.NewOpt(agentID)},
+		EnvironmentID: envID,
+		Resources:     []anthropic.BetaSessionNewParamsResourceUnion{{OfGitHubRepository: &repository}},
+	}))
+	shown := s.Resources[0]
+	want(shown.URL == repository.URL && shown.MountPath == "/workspace/Hello-World" && shown.Checkout.Name == "main", s.RawJSON())
+	rotated := get(resources.Update(ctx, shown.ID, anthropic.BetaSessionResourceUpdateParams{SessionID: s.ID, AuthorizationToken: "gh-0ther"}))
+	want(rotated.ID == shown.ID && rotated.UpdatedAt.After(shown.UpdatedAt), rotated.RawJSON())
+	want(!strings.Contains(s.RawJSON()+rotated.RawJSON(), "gh-"), s.RawJSON())
+	get(client.Beta.Sessions.Delete(ctx, s.ID, anthropic.BetaSessionDeleteParams{}))
 }
 
 func bundle(text string) []io.Reader {
