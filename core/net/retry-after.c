@@ -5,6 +5,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 /* "Sun, 06 Nov 1994 08:49:37 GMT". By hand: strptime follows the locale, which a plugin may have changed. */
 static bool http_date(struct mg_sv v, int64_t *ret_s)
 {
@@ -60,4 +62,19 @@ uint32_t mg_retry_after_ms(struct mg_sv value, int64_t wall_us, uint32_t cap_ms)
     if (ms <= 0)
         return 0;
     return (uint32_t)(ms < cap ? ms : cap);
+}
+
+bool mg_retry_after_header(struct mg_retry_after *r, struct mg_sv name, struct mg_sv value, uint32_t cap_ms,
+                           uint32_t *ret_ms)
+{
+    int64_t at_s;
+    struct mg_sv v = mg_sv_trim(value);
+    if (mg_sv_eq_nocase(name, MG_SV("date")) && http_date(v, &at_s))
+        r->date_us = at_s * 1000000;
+    else if (mg_sv_eq_nocase(name, MG_SV("retry-after")))
+        (void)snprintf(r->text, sizeof(r->text), "%.*s", MG_SV_ARG(v));
+    else
+        return false;
+    *ret_ms = mg_retry_after_ms(mg_sv_of(r->text), r->date_us ? r->date_us : mg_wall_us(), cap_ms);
+    return true;
 }

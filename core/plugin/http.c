@@ -2,7 +2,6 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "net/exchange.h"
-#include "net/retry-after.h"
 #include "plugin/net-internal.h"
 
 enum {
@@ -50,8 +49,8 @@ static void on_header(void *ctx, int status, struct mg_sv name, struct mg_sv val
 {
     struct mg_plugin_exchange *x = ctx;
     x->res->status = status;
-    if (mg_sv_eq_nocase(name, MG_SV("retry-after")) && MANGO_REACHES(x->res, retry_after_ms))
-        x->res->retry_after_ms = mg_retry_after_ms(value, mg_wall_us(), RETRY_AFTER_MAX_MS);
+    if (MANGO_REACHES(x->res, retry_after_ms))
+        (void)mg_retry_after_header(&x->retry, name, value, RETRY_AFTER_MAX_MS, &x->res->retry_after_ms);
     if (x->res->on_header)
         x->res->on_header(x->res->header_ctx, (struct mango_sv){name.ptr, name.len},
                           (struct mango_sv){value.ptr, value.len});

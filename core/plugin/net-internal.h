@@ -6,6 +6,7 @@
 
 #include "base/list.h"
 #include "net/loop.h"
+#include "net/retry-after.h"
 #include "plugin/net.h"
 
 enum { MG_PLUGIN_CONN_LISTS = 256 /* short lists: every read and write looks its connection up */ };
@@ -25,7 +26,8 @@ struct mg_plugin_exchange {
     struct mango_http_res *res;
     struct mg_net_req net;
     struct mg_net_header headers[MG_NET_HEADERS_MAX];
-    mango_status stopped; /* why a callback of the plugin ended it, or MANGO_OK */
+    struct mg_retry_after retry; /* of the answer */
+    mango_status stopped;        /* why a callback of the plugin ended it, or MANGO_OK */
 };
 
 /* Fills x; MANGO_EINVALID with call's text set when the request cannot be made. res may be NULL. */

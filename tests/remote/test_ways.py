@@ -1,5 +1,8 @@
-"""The ways to a service, by the variables of each of the four backends: IPv6, certificates of one's own, proxies of HTTP and SOCKS that are given the service's name."""
+"""The ways to a service, by the variables of each of the four backends: IPv6, certificates of one's own, proxies of HTTP and SOCKS that are given the service's name; a
+service whose clock is an hour off, and one whose TLS is slow or never comes."""
+import concurrent.futures
 import contextlib
+import email.utils
 import http.server
 import os
 import shutil
@@ -8,14 +11,17 @@ import ssl
 import subprocess
 import tempfile
 import threading
+import time
 import unittest
 
 from rig import WORK
 from harness import main
-from sandbox import OK, Driver
+from sandbox import ERETRY, ETIMEOUT, OK, Driver, label
 
 NAME = "service.invalid"  # resolved by nobody but the proxies here
 KEY = "key-of-the-ways-3d1f"
+BUSY_S = 2  # a service asks to be left alone for so long
+PIECE_S = 0.1  # between two pieces of a slow handshake
 # backend -> address of its API at a host, other settings, prefix of the settings of the way
 BACKENDS = {
     "e2b": ("E2B_API_URL", "https://%s", {"E2B_API_KEY": KEY}, "E2B"),
@@ -28,10 +34,29 @@ BACKENDS = {
 class Service(http.server.BaseHTTPRequestHandler):
     """Answers as each API does when it is asked for its health."""
 
+    def date_time_string(self, timestamp=None):
+        return email.utils.formatdate((timestamp or time.time()) + self.server.skew_s, usegmt=True)
+
+    def busy(self):
+        """Once for each that asks: too much now; again at a time of this clock."""
+        asks = self.headers.get("Authorization"), self.path
+        if self.server.busy is None or asks in self.server.busy:
+            return False
+        self.server.busy.add(asks)
+        self.send_response(429)
+        self.send_header("Retry-After", self.date_time_string(time.time() + BUSY_S))
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+        return True
+
     def do_GET(self):
         self.server.seen.append((self.path, str(self.headers)))
+        if self.busy():
+            return
         status, text = 200, b"[]"
-        if self.path.startswith("/v1/"):
+        if self.path.startswith("/v1/sandboxes?"):
+            text = b'{"items":[],"pagination":{"page":1,"pageSize":100,"totalItems":0,"totalPages":0,"hasNextPage":false}}'
+        elif self.path.startswith("/v1/"):
             status, text = 404, b'{"code":"SANDBOX_NOT_FOUND","message":"there is none"}'
         elif self.path.startswith("/api/"):
             text = b'{"items":[],"nextCursor":null}'
@@ -47,6 +72,39 @@ class Service(http.server.BaseHTTPRequestHandler):
 
 class SixServer(http.server.ThreadingHTTPServer):
     address_family, daemon_threads = socket.AF_INET6, True
+    skew_s, busy = 0, None
+
+
+class Slow:
+    """A way to an address that lets each piece of the service's first ones wait, or after the client's first words nothing at all."""
+
+    def __init__(self, to, first):
+        self.to, self.first, self.heard = to, first, 0
+        self.listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
+        self.at = "[::1]:%d" % self.listener.getsockname()[1]
+        threading.Thread(target=Proxy.accept, args=(self,), daemon=True).start()
+
+    def serve(self, near):
+        with contextlib.suppress(OSError), near, socket.create_connection(self.to) as far:
+            far.sendall(near.recv(65536))
+            self.heard += 1
+            if self.first == 0:
+                near.recv(65536)  # until the other side gives up
+                return
+            back = threading.Thread(target=self.slowly, args=(far, near), daemon=True)
+            back.start()
+            Proxy.pump(near, far)
+            back.join()
+
+    def slowly(self, far, near):
+        with contextlib.suppress(OSError):
+            for _ in range(self.first):
+                time.sleep(PIECE_S)
+                near.sendall(far.recv(200))
+        Proxy.pump(far, near)
+
+    def end(self):
+        self.listener.close()
 
 
 class Proxy:
@@ -119,14 +177,24 @@ class Ways(unittest.TestCase):
         cls.addClassCleanup(cls.server.server_close)
         cls.addClassCleanup(cls.server.shutdown)
 
-    def health(self, backend, host, **way):
-        """The answer to the question whether the service is well, and what the service was asked."""
+    def health(self, backend, host, ask=("health",), **way):
+        """The answer to the question whether the service is well, or to another one, and what the service was asked."""
         variable, url, env, prefix = BACKENDS[backend]
         self.server.seen.clear()
         with Driver(backend, {**env, variable: url % host, **{f"{prefix}_{k}": v for k, v in way.items()}}) as d:
-            answer = d.call("health")
+            answer = d.call(*ask)
         self.assertNotIn(KEY, str(answer))
         return answer, list(self.server.seen)
+
+    @staticmethod
+    def at_once(work):
+        with concurrent.futures.ThreadPoolExecutor(len(BACKENDS)) as pool:
+            return dict(zip(BACKENDS, pool.map(work, BACKENDS)))
+
+    def timed(self, *words, **way):
+        begun = time.monotonic()
+        answer, _ = self.health(*words, **way)
+        return answer, time.monotonic() - begun
 
     def well(self, backend, host, **way):
         answer, seen = self.health(backend, host, CA_FILE=self.ca, **way)
@@ -151,6 +219,34 @@ class Ways(unittest.TestCase):
                     proxy.names.clear()
                     self.well(backend, f"{NAME}:{self.port}", PROXY=proxy.url)
                     self.assertEqual(set(proxy.names), {asked})
+
+    def test_a_time_to_come_back_counts_by_the_services_own_clock(self):
+        self.addCleanup(setattr, self.server, "skew_s", 0)
+        self.addCleanup(setattr, self.server, "busy", None)
+        for self.server.skew_s in (3600, -3600):
+            self.server.busy = set()
+            for backend, (answer, seconds) in self.at_once(lambda backend: self.timed(backend, f"[::1]:{self.port}", ("list", label()), CA_FILE=self.ca)).items():
+                with self.subTest(backend, skew_s=self.server.skew_s):
+                    self.assertEqual(answer["status"], OK, answer)
+                    self.assertGreater(seconds, BUSY_S - 1, "a date has no fractions")
+            self.assertEqual(len(self.server.busy), len(BACKENDS), "each was refused once")
+
+    def test_a_slow_handshake_is_waited_for(self):
+        for backend in BACKENDS:
+            with self.subTest(backend):
+                way = Slow(("::1", self.port), 6)
+                self.addCleanup(way.end)
+                self.well(backend, way.at)
+
+    def test_a_handshake_that_stops_is_given_up_with_the_reason(self):
+        way = Slow(("::1", self.port), 0)
+        self.addCleanup(way.end)
+        for backend, (answer, seen) in self.at_once(lambda backend: self.health(backend, way.at, CA_FILE=self.ca)).items():
+            with self.subTest(backend):
+                self.assertIn(answer["status"], (ERETRY, ETIMEOUT), "nothing is said of what it has")
+                self.assertTrue(answer["error"])
+                self.assertEqual(seen, [])
+        self.assertGreaterEqual(way.heard, len(BACKENDS))
 
 
 if __name__ == "__main__":
