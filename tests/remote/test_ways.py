@@ -1,9 +1,10 @@
 """The ways to a service, by the variables of each of the four backends: IPv6, certificates of one's own, proxies of HTTP and SOCKS that are given the service's name; a
-service whose clock is an hour off, and one whose TLS is slow or never comes."""
+service whose clock is an hour off, and one whose TLS is slow or never comes. And what is told of the keys when a service tells all that it was told."""
 import concurrent.futures
 import contextlib
 import email.utils
 import http.server
+import json
 import os
 import shutil
 import socket
@@ -15,7 +16,7 @@ import time
 import unittest
 
 from rig import WORK
-from harness import main
+from harness import Mangod, main, wait_for
 from sandbox import ERETRY, ETIMEOUT, OK, Driver, label
 
 NAME = "service.invalid"  # resolved by nobody but the proxies here
@@ -51,6 +52,9 @@ class Service(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         self.server.seen.append((self.path, str(self.headers)))
+        if self.server.indiscreet:
+            self.tell_all()
+            return
         if self.busy():
             return
         status, text = 200, b"[]"
@@ -66,13 +70,26 @@ class Service(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
+    def tell_all(self):
+        """A refusal with all that it was asked with, wherever words are looked for."""
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        said = " ".join(f"{k}: {v}" for k, v in self.headers.items())
+        text = json.dumps({"statusCode": self.server.indiscreet, "code": said, "message": said, "error": said, "detail": said}).encode()
+        self.send_response(self.server.indiscreet, said)
+        for name, value in (("X-Request-Id", said), ("Content-Type", "application/json"), ("Content-Length", str(len(text)))):
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_POST = do_GET
+
     def log_message(self, *_):
         pass
 
 
 class SixServer(http.server.ThreadingHTTPServer):
     address_family, daemon_threads = socket.AF_INET6, True
-    skew_s, busy = 0, None
+    skew_s, busy, indiscreet = 0, None, 0
 
 
 class Slow:
@@ -247,6 +264,21 @@ class Ways(unittest.TestCase):
                 self.assertTrue(answer["error"])
                 self.assertEqual(seen, [])
         self.assertGreaterEqual(way.heard, len(BACKENDS))
+
+    def test_no_line_of_the_log_and_no_event_shows_a_key_that_a_service_gives_back(self):
+        self.addCleanup(setattr, self.server, "indiscreet", 0)
+        for backend, (variable, url, env, prefix) in BACKENDS.items():
+            env = {**env, variable: url % f"[::1]:{self.port}", f"{prefix}_CA_FILE": self.ca, "MANGO_LOG_LEVEL": "debug"}
+            for status in (401, 500):
+                self.server.indiscreet = status
+                self.server.seen.clear()
+                with self.subTest(backend, status=status), Mangod(sandbox=backend, env=env) as m:
+                    session = m.client.new_session()["id"]
+                    m.client.say(session, "run: true")
+                    wait_for("it to be told", lambda: f"(HTTP {status})" in m.log() and "turn" in m.log(), 60)
+                    self.assertTrue(any(KEY in headers for _, headers in self.server.seen), "it was given the key")
+                    self.assertNotIn(KEY, m.log() + str(m.client.events(session)) + str(m.client.get(f"/v1/sessions/{session}")))
+                    self.assertIn("***", m.log(), "what it gave back was passed on, without the key")
 
 
 if __name__ == "__main__":
