@@ -100,6 +100,7 @@ unit_tests = \
 	tests/unit/test-pool$(EXEEXT) \
 	tests/unit/test-prices$(EXEEXT) \
 	tests/unit/test-remedy$(EXEEXT) \
+	tests/unit/test-remote-socket$(EXEEXT) \
 	tests/unit/test-remote$(EXEEXT) \
 	tests/unit/test-request$(EXEEXT) \
 	tests/unit/test-router$(EXEEXT) \
@@ -157,6 +158,8 @@ tests_unit_test_worker_shell_LDADD = $(WORKER_LDADD)
 tests_unit_test_docker_LDADD = tests/support/libdocker.la $(LDADD)
 
 # What adapters of services share.
+tests_unit_test_remote_socket_CPPFLAGS = $(tests_unit_test_remote_CPPFLAGS)
+tests_unit_test_remote_socket_LDADD = $(tests_unit_test_remote_LDADD)
 tests_unit_test_remote_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins -I$(srcdir)/plugin-api
 tests_unit_test_remote_LDADD = plugins/common/libremote.la plugins/common/libcommon.la $(LDADD)
 tests_unit_test_inside_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/plugins -I$(srcdir)/plugin-api
