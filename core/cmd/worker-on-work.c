@@ -51,8 +51,13 @@ static int item_fd(const struct mango_work *work)
 
 static bool is_ours(const char *entry)
 {
-    static const char *const NAMES[] = {"ANTHROPIC_WORK_ID=",     "ANTHROPIC_ENVIRONMENT_ID=",  "ANTHROPIC_SESSION_ID=",
-                                        "ANTHROPIC_WORK_SECRET=", "ANTHROPIC_ENVIRONMENT_KEY=", "ANTHROPIC_BASE_URL="};
+    static const char *const NAMES[] = {"ANTHROPIC_WORK_ID=",
+                                        "ANTHROPIC_ENVIRONMENT_ID=",
+                                        "ANTHROPIC_SESSION_ID=",
+                                        "ANTHROPIC_WORK_SECRET=",
+                                        "ANTHROPIC_ENVIRONMENT_KEY=",
+                                        "ANTHROPIC_BASE_URL=",
+                                        "ANTHROPIC_WORK_LAST_HEARTBEAT="};
     for (size_t i = 0; i < sizeof(NAMES) / sizeof(NAMES[0]); i++)
         if (strncmp(entry, NAMES[i], strlen(NAMES[i])) == 0)
             return true;

@@ -9,6 +9,8 @@ static const struct mg_worker_flag FLAGS[] = {
     {"work-id", "ANTHROPIC_WORK_ID", "ID", "the claimed item", false, false},
     {"environment-id", "ANTHROPIC_ENVIRONMENT_ID", "ID", "its environment", false, false},
     {"work-secret", "ANTHROPIC_WORK_SECRET", "SECRET", "the item's secret, as the poll gave it", false, true},
+    {"last-heartbeat", "ANTHROPIC_WORK_LAST_HEARTBEAT", "TEXT", "last_heartbeat of a beat that was sent already", false,
+     false},
     {"environment-key", "ANTHROPIC_ENVIRONMENT_KEY", "KEY", "used where there is no secret", false, true},
     {"worker-id", NULL, "NAME", "not used; taken for scripts that pass it on", false, false},
     MG_WORKER_FLAGS_SERVE,
@@ -56,7 +58,14 @@ int mg_worker_run_main(int argc, char **argv)
         }
     struct mango_work *work = mango_work_new(mg_worker_get(&a, "work-id"), mg_worker_get(&a, "environment-id"),
                                              mg_worker_get(&a, "session-id"), mg_worker_get(&a, "work-secret"));
-    int status = serve(&o, work);
+    const char *last = mg_worker_get(&a, "last-heartbeat");
+    int status = MG_WORKER_EXIT_CONFIG;
+    if (last && *last && mango_work_continue(work, last) != 0)
+        fprintf(stderr,
+                "mango-worker: ANTHROPIC_WORK_LAST_HEARTBEAT is longer than any heartbeat's time; give it as the "
+                "answer to the heartbeat has it\n");
+    else
+        status = serve(&o, work);
     mango_work_free(work);
     return status;
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "worker/lease.h"
 #include "worker/memory.h"
 #include "worker/poll.h"
 #include "worker/runner.h"
@@ -385,6 +386,16 @@ DOOR struct mango_work *mango_work_new(const char *id, const char *environment_i
     struct mango_work *work = mg_xcalloc(1, sizeof(*work));
     mg_work_item_set(&work->item, id, environment_id, session_id, secret);
     return work;
+}
+
+DOOR int32_t mango_work_continue(struct mango_work *work, const char *last_heartbeat)
+{
+    size_t n = last_heartbeat ? strlen(last_heartbeat) : 0;
+    if (n == 0 || n >= MG_LEASE_STAMP_MAX)
+        return MG_EINVAL;
+    free(work->item.last_heartbeat);
+    work->item.last_heartbeat = mg_xstrdup(last_heartbeat);
+    return MANGO_WORKER_OK;
 }
 
 DOOR void mango_work_free(struct mango_work *work)

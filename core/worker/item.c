@@ -20,6 +20,7 @@ void mg_work_item_done(struct mg_work_item *w)
     free(w->environment_id);
     free(w->type);
     free(w->session_id);
+    free(w->last_heartbeat);
     forget(&w->secret);
     forget(&w->json);
     *w = (struct mg_work_item){0};

@@ -8,10 +8,11 @@
 /* All strings are the item's own, "" where the server gave none. */
 struct mg_work_item {
     char *id, *environment_id;
-    char *type;       /* of data: "session"; a health check has another */
-    char *session_id; /* data.id */
-    char *secret;     /* a credential: wiped, never logged */
-    char *json;       /* the item as it came, the secret included; NULL when it was named by ids */
+    char *type;           /* of data: "session"; a health check has another */
+    char *session_id;     /* data.id */
+    char *last_heartbeat; /* what another process's first heartbeat was answered; "" or NULL: there was none */
+    char *secret;         /* a credential: wiped, never logged */
+    char *json;           /* the item as it came, the secret included; NULL when it was named by ids */
 };
 
 void mg_work_item_done(struct mg_work_item *w);

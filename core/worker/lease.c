@@ -7,13 +7,11 @@
 #include "base/log.h"
 #include "base/thread.h"
 
-enum { STAMP_MAX = 128 /* bytes of a heartbeat's time as text; ours are 27 */ };
-
 struct mg_lease {
     const struct mg_remote *remote;
     struct mg_tether *tether;
     struct mg_buf path; /* up to the value of expected_last_heartbeat */
-    char last[STAMP_MAX];
+    char last[MG_LEASE_STAMP_MAX];
     uint32_t interval_ms, ttl_ms;
     uint64_t good_ns; /* when the last good beat was sent; before the first: when we began */
     struct mg_cancel *closing;
@@ -147,8 +145,8 @@ static mg_rc first_beat(struct mg_lease *l, struct mg_err *err)
     }
 }
 
-mg_rc mg_lease_open(const struct mg_remote *r, const char *environment_id, const char *work_id, struct mg_tether *t,
-                    struct mg_lease **ret, struct mg_err *err)
+mg_rc mg_lease_open(const struct mg_remote *r, const char *environment_id, const char *work_id, const char *last,
+                    struct mg_tether *t, struct mg_lease **ret, struct mg_err *err)
 {
     struct mg_lease *l = mg_xcalloc(1, sizeof(*l));
     *ret = NULL;
@@ -156,7 +154,6 @@ mg_rc mg_lease_open(const struct mg_remote *r, const char *environment_id, const
         .remote = r,
         .tether = t,
         .path = MG_BUF_INIT(4096),
-        .last = "NO_HEARTBEAT",
         .interval_ms = MG_LEASE_BEAT_MAX_MS,
         .ttl_ms = MG_LEASE_TTL_MS,
         .good_ns = mg_now_ns(),
@@ -164,6 +161,7 @@ mg_rc mg_lease_open(const struct mg_remote *r, const char *environment_id, const
         .own_id = mg_xstrdup(work_id),
     };
     l->work_id = l->own_id;
+    (void)snprintf(l->last, sizeof(l->last), "%s", last && *last ? last : "NO_HEARTBEAT");
     (void)mg_buf_str(&l->path, "/v1/environments/");
     (void)mg_buf_percent(&l->path, mg_sv_of(environment_id));
     (void)mg_buf_str(&l->path, "/work/");

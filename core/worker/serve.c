@@ -256,7 +256,7 @@ mg_rc mg_serve(const struct mg_serve_opts *o, const struct mg_work_item *w, stru
     mg_auto(remote) struct mg_remote *r = mg_remote_new(o->net, o->base_url, token, HELPER);
     mg_wipe(token, strlen(token));
     free(token);
-    rc = mg_lease_open(r, w->environment_id, w->id, t, &lease, err);
+    rc = mg_lease_open(r, w->environment_id, w->id, w->last_heartbeat, t, &lease, err);
     if (rc == MG_EFENCED || rc == MG_ENOTFOUND)
         explain_early_end(w, err);
     if (rc == MG_OK && strcmp(w->type, "session") == 0 && mg_tether_ended(t) == MG_TETHER_RUNS)

@@ -139,6 +139,9 @@ struct mango_work; /* a claimed item; its strings live until mango_work_free */
  * then. NULL when an id is missing. */
 struct mango_work *mango_work_new(const char *id, const char *environment_id, const char *session_id,
                                   const char *secret);
+/* Another process has sent the item's first heartbeat: its lease goes on from the last_heartbeat that it was answered. Fails where that is empty or
+ * has more than 127 bytes. */
+int32_t mango_work_continue(struct mango_work *work, const char *last_heartbeat);
 void mango_work_free(struct mango_work *work);
 const char *mango_work_id(const struct mango_work *work);
 const char *mango_work_environment_id(const struct mango_work *work);

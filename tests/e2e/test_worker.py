@@ -276,13 +276,14 @@ class HandedOver(WorkerCase):
 
     def test_a_script_gets_the_item_and_runs_the_worker_without_the_key(self):
         script = self.script(f"cd {self.folder}", "env > ..script-env", "cat > ..item", f"exec {self.worker_path()} run --workdir {self.folder} --max-idle 500ms")
-        w = self.start("--on-work", script)
+        w = self.start("--on-work", script, env={"ANTHROPIC_WORK_LAST_HEARTBEAT": "another item's"})
         s = self.new()
         self.assertEqual(self.results(self.turn(s, 'tool bash {"command":"echo by the script"}', "---", "text done")), [("by the script", False)])
         self.wait_left(s)
         self.assertIn("runs tool=bash", w.log())
         env = self.read("..script-env")
         self.assertNotIn(self.key, env)
+        self.assertNotIn("LAST_HEARTBEAT", env)
         self.assertIn(f"ANTHROPIC_SESSION_ID={s}", env)
         self.assertEqual(json.loads(self.read("..item"))["data"]["id"], s)
 
@@ -310,6 +311,23 @@ class HandedOver(WorkerCase):
         self.assertNotIn(item["secret"], child.log())
         self.start()
         self.assertEqual(self.results(self.wait_end(s)), [("served after all", False)])
+
+    def claimed(self, session):
+        """An item of the session that a dispatcher claimed, acknowledged and sent the first heartbeat of: its environment for `run`, and that heartbeat's time."""
+        path = f"/v1/environments/{self.environment}/work"
+        item = wait_for("a claim", lambda: self.client.get(path + "/poll"))
+        self.client.post(f"{path}/{item['id']}/ack")
+        beat = self.client.post(f"{path}/{item['id']}/heartbeat?expected_last_heartbeat=NO_HEARTBEAT")["last_heartbeat"]
+        return {"ANTHROPIC_WORK_ID": item["id"], "ANTHROPIC_SESSION_ID": session, "ANTHROPIC_WORK_SECRET": item["secret"], "ANTHROPIC_ENVIRONMENT_KEY": None}, beat
+
+    def test_run_goes_on_with_a_lease_that_its_dispatcher_began(self):
+        s = self.new()
+        self.say(s, 'tool bash {"command":"echo went on"}', "---", "text done")
+        env, beat = self.claimed(s)
+        late = self.start(command="run", env={**env, "ANTHROPIC_WORK_LAST_HEARTBEAT": "2026-01-01T00:00:00.000000Z"})
+        self.assertEqual(late.wait(), 3)  # a time that was never one of the lease's: fenced, and nothing was sent
+        self.start("--max-idle", "300ms", command="run", env={**env, "ANTHROPIC_WORK_LAST_HEARTBEAT": beat})
+        self.assertEqual(self.results(self.wait_end(s)), [("went on", False)])
 
     def test_run_names_what_is_missing(self):
         w = self.start(command="run")

@@ -201,6 +201,26 @@ static void a_lease_that_is_lost_cancels_the_tool_and_nothing_more_is_sent(void 
     assert_string_equal(stub_request(f->stub, second), BEAT "?expected_last_heartbeat=2026-01-01T00%3A00%3A00.000001Z");
 }
 
+static void a_lease_that_another_process_began_goes_on_from_its_heartbeat(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(mango_work_continue(f->work, "2026-01-01T00:00:00.000001Z"), 0);
+    stub_json(f->stub, BEAT, 412, "", "{\"error\":{\"message\":\"lease\"}}");
+    assert_int_equal(serve(f), MANGO_WORKER_LEASE_LOST);
+    assert_int_equal(stub_count(f->stub, BEAT), 1);
+    assert_int_equal(stub_count(f->stub, SESSION) + stub_count(f->stub, STREAM) + stub_count(f->stub, STOP), 0);
+    assert_string_equal(stub_request(f->stub, 0), BEAT "?expected_last_heartbeat=2026-01-01T00%3A00%3A00.000001Z");
+}
+
+static void a_heartbeat_that_none_can_be_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    char text[200] = "";
+    memset(text, 'x', sizeof(text) - 1);
+    assert_true(mango_work_continue(f->work, text) < 0);
+    assert_true(mango_work_continue(f->work, "") < 0);
+}
+
 static void a_lease_without_a_good_heartbeat_is_assumed_lost(void **state)
 {
     struct fixture *f = *state;
@@ -500,6 +520,8 @@ int main(void)
         T(a_first_heartbeat_that_is_too_late_ends_without_another_word),
         T(an_item_that_was_stopped_before_it_began_is_not_served),
         T(a_lease_that_is_lost_cancels_the_tool_and_nothing_more_is_sent),
+        T(a_lease_that_another_process_began_goes_on_from_its_heartbeat),
+        T(a_heartbeat_that_none_can_be_is_refused),
         T(a_lease_without_a_good_heartbeat_is_assumed_lost),
         T(a_heartbeat_that_fails_once_changes_nothing),
         T(a_stop_that_the_server_asks_for_cancels_the_tool_and_says_so),
