@@ -239,6 +239,30 @@ static void no_text_shows_a_secret(void **state)
     assert_string_equal(fake.text, "Example could not make it (HTTP 401): key *** is bad");
 }
 
+/* Also what is no setting: the token of one sandbox. */
+static void no_text_shows_what_a_request_proved_itself_with(void **state)
+{
+    (void)state;
+    static const struct answer a[] = {
+        {MANGO_OK, 403, "{\"message\":\"X-Access-Token: 0123456789 and Bearer abcdefghij, of box-1234567\"}", SENT, 0}};
+    struct mango_http_header headers[] = {{SV("X-Access-Token"), SV("0123456789")},
+                                          {SV("Authorization"), SV("Bearer abcdefghij")},
+                                          {SV("X-Box"), SV("box-1234567")},
+                                          {SV("X-Key"), SV("of")}};
+    const struct remote r = {.host = &host, .service = "Example"};
+    const struct remote_req req = {
+        .method = "GET", .url = "http://x/", .what = "make it", .headers = headers, .n_headers = 4};
+    struct remote_res res;
+    fake.answers = a;
+    fake.n = 1;
+    fake.calls = 0;
+    assert_int_equal(remote_call(&r, &call, &req, &res), MANGO_OK);
+    assert_int_equal(remote_fail(&r, &call, &req, &res, MANGO_ENOENT), MANGO_EDENIED);
+    assert_string_equal(fake.text, "Example could not make it (HTTP 403): X-Access-Token: ********** and Bearer "
+                                   "**********, of box-1234567");
+    remote_free(&r, &res);
+}
+
 static void ids_of_a_service_are_looked_at(void **state)
 {
     (void)state;
@@ -344,6 +368,7 @@ int main(void)
         cmocka_unit_test(waits_grow_and_have_a_bound),
         cmocka_unit_test(a_status_has_its_class),
         cmocka_unit_test(no_text_shows_a_secret),
+        cmocka_unit_test(no_text_shows_what_a_request_proved_itself_with),
         cmocka_unit_test(ids_of_a_service_are_looked_at),
         cmocka_unit_test(a_services_clock_is_known_by_its_date),
         cmocka_unit_test(times_and_urls_are_read),
