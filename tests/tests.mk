@@ -327,6 +327,7 @@ EXTRA_DIST += \
 	tests/e2e/launcher_rig.py \
 	tests/e2e/mcp_peer.py \
 	tests/e2e/memory_paths.py \
+	tests/e2e/outputs_rig.py \
 	tests/e2e/race_checker.py \
 	tests/e2e/recorder.py \
 	tests/e2e/repository_rig.py \

@@ -421,13 +421,23 @@ void mg_outputs_committed(struct mg_run *r)
     r->outputs_said = false;
 }
 
+/* A sandbox of its own has a /mnt of its own: where its backend made no links, commands find the session's folders by them. As far as its user
+ * may; the file tools know both names anyway. */
+static const char PREPARE[] =
+    "mkdir -p " MG_OUTPUTS_PATH " || exit\n"
+    "link() { [ -e \"$1\" ] || [ -h \"$1\" ] || ln -s \"$2\" \"$1\" || sudo -n ln -s \"$2\" \"$1\"; }\n"
+    "{ [ -d /mnt ] || mkdir /mnt; link /mnt/session \"$PWD/.session\"; link /mnt/memory \"$PWD/.session/memory\"; } "
+    "</dev/null >/dev/null 2>&1; :";
+
 void mg_outputs_prepare(struct mg_sandbox *box)
 {
-    static const char *const argv[] = {"mkdir", "-p", MG_OUTPUTS_PATH, NULL};
+    static const char *const make[] = {"mkdir", "-p", MG_OUTPUTS_PATH, NULL};
+    static const char *const make_and_link[] = {"/bin/sh", "-c", PREPARE, NULL};
     struct mg_file_stat stat;
     struct mg_exec_status st;
     struct mg_err err = {0};
-    const struct mg_exec_req req = {.argv = argv, .deadline_ns = mg_now_ns() + PREPARE_MS * UINT64_C(1000000)};
+    const struct mg_exec_req req = {.argv = mg_sandbox_isolated(box) ? make_and_link : make,
+                                    .deadline_ns = mg_now_ns() + PREPARE_MS * UINT64_C(1000000)};
     if (mg_sandbox_ops(box)->stat(box, MG_OUTPUTS_PATH, &stat, &err) == MG_ENOTFOUND)
         (void)mg_sandbox_ops(box)->exec(box, &req, &st, &err); /* the file tools make it too */
 }

@@ -406,6 +406,11 @@ const char *mg_sandbox_provider(const struct mg_sandbox *s)
     return s->plugin->name;
 }
 
+bool mg_sandbox_isolated(const struct mg_sandbox *s)
+{
+    return mg_plugin_isolated(s->plugin);
+}
+
 struct mg_sandbox *mg_sandbox_direct(struct mg_plugin *p, const char *id, const char *root)
 {
     struct mg_sandbox *s = mg_xcalloc(1, sizeof(*s));

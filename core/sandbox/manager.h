@@ -85,6 +85,7 @@ mg_rc mg_sandbox_put(struct mg_sandbox *box, const char *path, uint32_t mode, ma
  * first call alone counts: what a session may not write never changes. */
 void mg_sandbox_protect(struct mg_sandbox *box, const char *folders);
 const char *mg_sandbox_provider(const struct mg_sandbox *box);
+bool mg_sandbox_isolated(const struct mg_sandbox *box); /* its file system is its own, not a host's */
 
 /* Refuses at session creation what the backend can never do (limited network, packages without the capability).
  * MG_EINVAL names the field. */

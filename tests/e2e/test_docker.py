@@ -11,6 +11,7 @@ import unittest
 
 from docker_rig import OWN, Boxes, docker, kill_engine, left, under_engine, waits
 from harness import Mangod, main, wait_for
+from outputs_rig import check_outputs
 from repository_rig import GitHost, RepositoryServer
 from rig import sanitized
 from sandbox import ECANCELED, EDENIED, EGONE, EQUOTA, OK, Driver, Hello, host_processes, label
@@ -454,6 +455,10 @@ class Server(unittest.TestCase):
             self.run_in(m, session, "cd /mnt/memory/notes && chmod 0 d && printf y > seen")
             self.assertEqual(paths(), ["/c", "/d/hidden", "/seen"], "a list that is not whole deletes nothing")
             m.client.delete(f"/v1/sessions/{session}")
+
+    def test_ex14_what_a_command_leaves_as_an_output_is_published_once(self):
+        with Mangod(sandbox="docker", env=self.env) as m:
+            check_outputs(self, m.client, lambda session, command: self.run_in(m, session, command))
 
     def test_case_63_without_an_engine_the_server_does_not_start(self):
         env = {**self.env, "DOCKER_HOST": "unix:///tmp/no-such-socket"}

@@ -12,6 +12,7 @@ import dtn
 import osb
 from fault_proxy import FAULTS, FaultProxy
 from harness import Mangod, wait_for
+from outputs_rig import check_outputs
 from rig import conformance, enter_engine, give_up, has_bridge, prepared, sdk, under_engine
 from sandbox import EINTERNAL, OK, Driver, label
 
@@ -100,6 +101,11 @@ class OfService:
             m.client.delete(f"/v1/sessions/{session}")
             self.left_empty()
             self.assertNotIn(self.service.key, first + m.process.log())
+
+    def test_ex14_what_a_command_leaves_as_an_output_is_published_once(self):
+        with Mangod(sandbox=self.name, env=self.service.env) as m:
+            check_outputs(self, m.client, lambda session, command: self.say(m, session, command))
+            self.left_empty()
 
     def test_a_sandbox_that_was_made_and_cannot_be_used_does_not_stay(self):
         variable, _ = self.service.workspace

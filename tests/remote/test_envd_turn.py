@@ -4,6 +4,7 @@ import unittest
 
 import envd_rig
 from harness import FakeModel, Mangod, main, wait_for
+from outputs_rig import check_outputs
 from sandbox import EUNSUPPORTED, Driver, label
 from test_sandboxes import run, text_of
 
@@ -81,6 +82,11 @@ class Turn(unittest.TestCase):
                 with self.subTest(restarted=restarted):
                     self.assertIn("lost", str(run(m, session, "ls file || echo empty")))
                     self.assertEqual([], peer.sandboxes())
+
+    def test_ex14_what_a_command_leaves_as_an_output_is_published_once(self):
+        """By the folder's own name: the peer's sandboxes have no /mnt, and their user may make none."""
+        with envd_rig.Peer("e2b", envd_rig.scripts()) as peer, Mangod(sandbox="e2b", env=peer.env) as m:
+            check_outputs(self, m.client, lambda session, command: run(m, {"id": session}, command), "/workspace/.session/outputs")
 
     def test_through_e2b(self):
         self.whole("e2b")
