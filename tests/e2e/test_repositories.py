@@ -270,6 +270,20 @@ class Hostile(WithHost):
         self.assertFalse(os.path.exists(outside) or os.path.exists("/tmp/escape"))
         self.assertEqual([], glob.glob(os.path.join(self.s.dir, "state", "**", "escape*"), recursive=True))
 
+    def test_one_that_is_too_large_is_refused_before_it_is_unpacked(self):
+        """A tree costs its host little: many names of one small file."""
+        self.host.new("large")
+        path = self.host.path("large")
+        for branch, size, n in (("many", 1, 100001), ("bytes", 8000, 66000)):
+            blob = git(path, "hash-object", "-w", "--stdin", data=b"x" * size)
+            tree = git(path, "mktree", data=b"".join(b"100644 blob %s\t%06d\n" % (blob.encode(), i) for i in range(n)))
+            git(path, "update-ref", f"refs/heads/{branch}", git(path, "commit-tree", tree, "-m", "x"))
+        resources = [{**KIND, "url": self.host.url("large"), "checkout": {"type": "branch", "name": b}, "mount_path": f"/workspace/{b}"} for b in ("many", "bytes")]
+        found = errors(self.s.turn(self.c.new_session(resources=resources)["id"], "ls"))
+        self.assertEqual(["repository_clone_error"] * 2, [e["type"] for e in found], found)
+        for error in found:
+            self.assertIn("100000 files and 500 MiB", error["message"])
+
     def test_a_link_in_the_sandbox_and_submodules_lead_nowhere(self):
         self.host.new("target")
         self.host.new("parent")
