@@ -122,12 +122,14 @@ class Ends(WorkerCase):
     def test_a_lost_lease_goes_to_a_second_worker_and_the_first_is_fenced(self):
         first = self.start()
         s = self.new()
-        self.say(s, bash(f"echo run >> runs; {GATE}; echo done"), "---", "text done")
+        self.say(s, bash("echo run >> runs; [ -p go ] || mkfifo go; touch begun; read line < go; echo done"), "---", "text done")
         self.there("begun")
         first.signal(signal.SIGSTOP)
         self.start()
         wait_for("the second runs it too", lambda: self.read("runs") == "run\nrun\n", TURN_S)
-        self.pass_gate()
+        gate = os.open(os.path.join(self.folder, "go"), os.O_RDWR)  # held: who opens it late finds its line too
+        self.addCleanup(os.close, gate)
+        os.write(gate, b"\n\n")
         self.wait_end(s)
         first.signal(signal.SIGCONT)
         wait_for("the first notices", lambda: "lease lost" in first.log(), 20)
