@@ -336,6 +336,8 @@ libcore_la_SOURCES = \
 	core/object/s3.c \
 	core/object/sigv4.c \
 	core/object/sigv4.h \
+	core/run/advisor.c \
+	core/run/advisor.h \
 	core/run/assemble.c \
 	core/run/assemble.h \
 	core/run/attached.c \

@@ -178,6 +178,7 @@ tests_lib_test_embed_LDADD = libmango.la $(LDADD)
 # files: tests/e2e/test*.py tests/remote/test*.py tests/remote/run_referee.py tests/sdk/run*.py tests/lib/test*.sh tests/abi/test*.sh tests/abi/test*.py
 e2e_tests = \
 	tests/e2e/test_admission.py \
+	tests/e2e/test_advisor.py \
 	tests/e2e/test_backends.py \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_barriers.py \
@@ -336,6 +337,7 @@ EXTRA_DIST += \
 	tests/e2e/sigv4.py \
 	tests/e2e/srt_rig.py \
 	tests/e2e/test_admission.py \
+	tests/e2e/test_advisor.py \
 	tests/e2e/test_backends.py \
 	tests/e2e/test_bad_requests.py \
 	tests/e2e/test_barriers.py \

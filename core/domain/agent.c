@@ -103,7 +103,7 @@ static mg_rc apply_multiagent(struct mg_arena *a, const struct mg_json *v, struc
 /* A coordinator's own tools have these names. */
 static mg_rc check_reserved(struct mg_arena *a, const struct mg_agent *x, struct mg_err *err)
 {
-    static const char *const RESERVED[] = {"list_agents", "send_to_agent", NULL};
+    static const char *const RESERVED[] = {"list_agents", "send_to_agent", "advisor", NULL};
     struct mg_json *tools;
     if (!x->roster && mg_sv_eqz(x->multiagent, "null"))
         return MG_OK;

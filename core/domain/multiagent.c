@@ -5,7 +5,6 @@
 
 enum { TEXT_MAX = 64 * 1024 * 1024 /* bytes: twenty whole agents */ };
 
-static const char NO_ADVISOR[] = "advisors are not part of this build; leave the advisor out";
 static const char NO_INLINE[] = "inline agents are not part of this build, and enabled is the default; send "
                                 "{\"type\":\"disabled\"}";
 static const char NO_WORKFLOWS[] = "workflow runs are not part of this build, and enabled is the default; send "
@@ -13,10 +12,44 @@ static const char NO_WORKFLOWS[] = "workflow runs are not part of this build, an
 
 /* ---- rosters ---- */
 
+/* v: {"type":..,"model":..}. Without required the stored model may stay. */
+static mg_rc parse_advisor(struct mg_arena *a, const struct mg_json *v, const char *place, bool required,
+                           struct mg_multiagent *ret, struct mg_err *err)
+{
+    const struct mg_field_rule rules[] = {
+        {.name = "type", .type = MG_FT_STRING},
+        {.name = "model",
+         .type = MG_FT_STRING,
+         .flags = required ? MG_FF_REQUIRED : 0,
+         .min = 1,
+         .max = MG_ADVISOR_MODEL_MAX},
+        {.name = NULL},
+    };
+    const struct mg_json *m[2] = {NULL};
+    mg_rc rc = mg_check_object(a, v, place, rules, m, err);
+    if (rc >= 0 && m[1])
+        ret->advisor = m[1]->raw;
+    return rc;
+}
+
+static bool is_advisor(struct mg_arena *a, const struct mg_json *v)
+{
+    return v->type == MG_JSON_OBJECT && mg_sv_eqz(mg_json_get_str(a, v, "type"), "advisor");
+}
+
+static mg_rc parse_advisor_entry(struct mg_arena *a, const struct mg_json *v, const char *place,
+                                 struct mg_multiagent *ret, struct mg_err *err)
+{
+    if (ret->advisor.len)
+        return mg_err_set(err, MG_EINVAL, "%s: a second advisor; a roster has one at most", place);
+    ret->advisor_at = ret->n;
+    return parse_advisor(a, v, place, true, ret, err);
+}
+
 static mg_rc parse_ref(struct mg_arena *a, const struct mg_json *v, const char *place, bool advisor,
                        struct mg_roster_ref *ret, struct mg_err *err)
 {
-    static const char *const TYPES[] = {"agent", "self", "advisor", NULL};
+    static const char *const TYPES[] = {"agent", "self", "advisor", NULL}; /* the last: parse_refs has taken it */
     static const char *const PREDEFINED[] = {"agent", "self", NULL};
     static const struct mg_field_rule ID = {.type = MG_FT_ID};
     static const struct mg_field_rule AGENT[] = {
@@ -34,8 +67,6 @@ static mg_rc parse_ref(struct mg_arena *a, const struct mg_json *v, const char *
         return mg_check_value(a, v, place, &ID, err);
     }
     mg_rc rc = mg_check_tag(a, v, place, advisor ? TYPES : PREDEFINED, &t, err);
-    if (rc >= 0 && t == 2)
-        return mg_err_set(err, MG_EINVAL, "%s: %s", place, NO_ADVISOR);
     if (rc >= 0)
         rc = mg_check_object(a, v, place, t == 1 ? SELF : AGENT, m, err);
     if (rc < 0)
@@ -51,12 +82,20 @@ static mg_rc parse_ref(struct mg_arena *a, const struct mg_json *v, const char *
 static mg_rc parse_refs(struct mg_arena *a, const struct mg_json *list, const char *path, int min, bool advisor,
                         struct mg_multiagent *ret, struct mg_err *err)
 {
-    const struct mg_field_rule rule = {.type = MG_FT_ARRAY, .min = min, .max = MG_ROSTER_MAX};
+    struct mg_field_rule rule = {.type = MG_FT_ARRAY, .min = min, .max = MG_ROSTER_MAX};
     char place[MG_PATH_MAX];
+    for (const struct mg_json *v = advisor && list->type == MG_JSON_ARRAY ? list->child : NULL; v; v = v->next)
+        rule.max += rule.max == MG_ROSTER_MAX && is_advisor(a, v); /* it is none of the agents */
     mg_rc rc = mg_check_value(a, list, path, &rule, err);
+    unsigned i = 0;
     ret->n = 0;
-    for (const struct mg_json *v = rc < 0 ? NULL : list->child; rc >= 0 && v; v = v->next, ret->n++)
-        rc = parse_ref(a, v, mg_place_at(place, path, (unsigned)ret->n), advisor, &ret->refs[ret->n], err);
+    for (const struct mg_json *v = rc < 0 ? NULL : list->child; rc >= 0 && v; v = v->next, i++) {
+        mg_place_at(place, path, i);
+        if (advisor && is_advisor(a, v))
+            rc = parse_advisor_entry(a, v, place, ret, err);
+        else
+            rc = parse_ref(a, v, place, advisor, &ret->refs[ret->n++], err);
+    }
     return rc;
 }
 
@@ -76,18 +115,36 @@ static mg_rc parse_coordinator(struct mg_arena *a, const struct mg_json *v, stru
     return rc < 0 ? rc : parse_refs(a, m[1], "multiagent.agents", 1, true, ret, err);
 }
 
-/* A member that is enabled or disabled, and that this build only has disabled. def: what it is when it is left out or null. */
-static mg_rc parse_disabled(struct mg_arena *a, const struct mg_json *v, const char *place, bool def_enabled,
-                            const char *refusal, struct mg_err *err)
+/* A member that is enabled or disabled, and that this build only has disabled; left out or null it is enabled. */
+static mg_rc parse_disabled(struct mg_arena *a, const struct mg_json *v, const char *place, const char *refusal,
+                            struct mg_err *err)
 {
     static const char *const TYPES[] = {"disabled", "enabled", NULL};
     static const struct mg_field_rule RULES[] = {{.name = "type", .type = MG_FT_STRING}, {.name = NULL}};
     const struct mg_json *m[1];
-    int t = def_enabled;
+    int t = 1;
     mg_rc rc = mg_given(v) ? mg_check_tag(a, v, place, TYPES, &t, err) : MG_OK;
     if (rc >= 0 && t == 1)
         return mg_err_set(err, MG_EINVAL, "%s: %s", place, refusal);
     return rc >= 0 && mg_given(v) ? mg_check_object(a, v, place, RULES, m, err) : rc;
+}
+
+/* A member that is left out keeps what is stored, and so does the model of one that stays enabled. */
+static mg_rc parse_advisor_member(struct mg_arena *a, const struct mg_json *v, bool merge, struct mg_multiagent *ret,
+                                  struct mg_err *err)
+{
+    static const char PLACE[] = "multiagent.advisor";
+    static const char *const TYPES[] = {"disabled", "enabled", NULL};
+    static const struct mg_field_rule OFF[] = {{.name = "type", .type = MG_FT_STRING}, {.name = NULL}};
+    const struct mg_json *m[1];
+    int t = 0;
+    if (!v && merge)
+        return MG_OK;
+    mg_rc rc = mg_given(v) ? mg_check_tag(a, v, PLACE, TYPES, &t, err) : MG_OK;
+    if (rc >= 0 && t == 1)
+        return parse_advisor(a, v, PLACE, ret->advisor.len == 0, ret, err);
+    ret->advisor = MG_SV("");
+    return rc >= 0 && mg_given(v) ? mg_check_object(a, v, PLACE, OFF, m, err) : rc;
 }
 
 static mg_rc parse_subagents(struct mg_arena *a, const struct mg_json *v, bool merge, struct mg_multiagent *ret,
@@ -114,7 +171,7 @@ static mg_rc parse_subagents(struct mg_arena *a, const struct mg_json *v, bool m
     if (rc < 0 || t == 0)
         return rc;
     if (!keep || m[1])
-        rc = parse_disabled(a, m[1], INLINE, true, NO_INLINE, err);
+        rc = parse_disabled(a, m[1], INLINE, NO_INLINE, err);
     if (rc >= 0 && mg_given(m[2]))
         rc = parse_refs(a, m[2], "multiagent.subagents.predefined_agents", 0, false, ret, err);
     if (rc >= 0 && ret->n == 0)
@@ -139,10 +196,10 @@ static mg_rc parse_20261001(struct mg_arena *a, const struct mg_json *v, bool me
         *ret = (struct mg_multiagent){0};
     mg_rc rc = mg_check_object(a, v, "multiagent", RULES, m, err);
     if (rc >= 0)
-        rc = parse_disabled(a, m[1], "multiagent.advisor", false, NO_ADVISOR, err);
+        rc = parse_advisor_member(a, m[1], merge, ret, err);
     /* What is stored is disabled: a member that the update leaves out keeps that. */
     if (rc >= 0 && (!merge || m[3]))
-        rc = parse_disabled(a, m[3], "multiagent.workflows", true, NO_WORKFLOWS, err);
+        rc = parse_disabled(a, m[3], "multiagent.workflows", NO_WORKFLOWS, err);
     return rc >= 0 && (!merge || m[2]) ? parse_subagents(a, m[2], merge, ret, err) : rc;
 }
 
@@ -185,18 +242,41 @@ mg_rc mg_multiagent_load(struct mg_arena *a, struct mg_sv stored, struct mg_mult
     ret->subagents = !ret->coordinator && is_enabled(a, sub);
     const struct mg_json *list =
         mg_json_get(ret->coordinator ? v : sub, ret->coordinator ? "agents" : "predefined_agents");
-    for (const struct mg_json *e = list ? list->child : NULL; e && ret->n < MG_ROSTER_MAX; e = e->next, ret->n++) {
+    for (const struct mg_json *e = list ? list->child : NULL; e; e = e->next) {
+        if (is_advisor(a, e)) {
+            ret->advisor = mg_json_get_raw(e, "model");
+            ret->advisor_at = ret->n;
+            continue;
+        }
+        if (ret->n == MG_ROSTER_MAX)
+            break;
         ret->refs[ret->n] = (struct mg_roster_ref){.id = mg_json_get_str(a, e, "id"), .place = "multiagent"};
-        (void)mg_json_i64(mg_json_get(e, "version"), &ret->refs[ret->n].version);
+        (void)mg_json_i64(mg_json_get(e, "version"), &ret->refs[ret->n++].version);
     }
+    const struct mg_json *advisor = mg_json_get(v, "advisor");
+    if (is_enabled(a, advisor))
+        ret->advisor = mg_json_get_raw(advisor, "model");
     return MG_OK;
+}
+
+static void put_advisor(struct mg_jw *w, const char *type, struct mg_sv model)
+{
+    mg_jw_obj(w);
+    mg_jw_kstrz(w, "type", type);
+    mg_jw_kraw(w, "model", model);
+    mg_jw_obj_end(w);
 }
 
 static void put_entries(struct mg_jw *w, const struct mg_multiagent *m, const struct mg_sv *entries)
 {
+    bool advisor = m->coordinator && m->advisor.len;
     mg_jw_arr(w);
-    for (int i = 0; i < m->n; i++)
-        mg_jw_raw(w, entries[i]);
+    for (int i = 0; i <= m->n; i++) {
+        if (advisor && i == m->advisor_at)
+            put_advisor(w, "advisor", m->advisor);
+        if (i < m->n)
+            mg_jw_raw(w, entries[i]);
+    }
     mg_jw_arr_end(w);
 }
 
@@ -218,7 +298,12 @@ struct mg_sv mg_multiagent_format(struct mg_arena *a, const struct mg_multiagent
         mg_jw_key(&w, "agents");
         put_entries(&w, m, entries);
     } else {
-        put_type(&w, "advisor", "disabled");
+        if (m->advisor.len) {
+            mg_jw_key(&w, "advisor");
+            put_advisor(&w, "enabled", m->advisor);
+        } else {
+            put_type(&w, "advisor", "disabled");
+        }
         mg_jw_key(&w, "subagents");
         mg_jw_obj(&w);
         mg_jw_kstrz(&w, "type", m->subagents ? "enabled" : "disabled");

@@ -1,12 +1,18 @@
-/* An agent's multiagent configuration: which agents it may give tasks to. Both forms of the contract (coordinator, multiagent_20261001) are one roster
- * here; advisors, inline agents and workflows are refused by name. A reference becomes a version when the agent is written, and the whole agent when
+/* An agent's multiagent configuration: which agents it may give tasks to, and which model it may ask. Both forms of the contract (coordinator,
+ * multiagent_20261001) are one roster here; inline agents and workflows are refused by name. A reference becomes a version when the agent is written, and the whole agent when
  * a session is made. */
 #ifndef MG_DOMAIN_MULTIAGENT_H
 #define MG_DOMAIN_MULTIAGENT_H
 
 #include "domain/check.h"
 
-enum { MG_ROSTER_MAX = 20 /* agents: the contract's */ };
+enum {
+    MG_ROSTER_MAX = 20,         /* agents: the contract's */
+    MG_ADVISOR_MODEL_MAX = 256, /* characters of its model, as of any */
+};
+
+/* The name that the advisor has in a roster and in events; no other member may have it. */
+#define MG_ADVISOR_NAME "anthropic.advisor"
 
 struct mg_roster_ref {
     struct mg_sv id;   /* empty for self */
@@ -20,6 +26,8 @@ struct mg_multiagent {
     bool subagents;   /* multiagent_20261001: subagents are enabled */
     struct mg_roster_ref refs[MG_ROSTER_MAX];
     int n;
+    struct mg_sv advisor; /* its model as a raw JSON string; len 0: there is none */
+    int advisor_at;       /* coordinator: how many agents stand before it */
 };
 
 /* A body's member, which is not null. stored: what the agent has now, finished text ("null": nothing): multiagent_20261001 is merged into it. */

@@ -3,6 +3,7 @@
 #include "run/skills.h"
 
 #include "base/siphash.h"
+#include "run/advisor.h"
 #include "run/attached.h"
 #include "run/server-tools.h"
 #include "run/mcp.h"
@@ -82,6 +83,8 @@ mg_rc mg_assemble(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, struct
     const struct mg_engine_opts *o = &r->engine->opts;
     *ret = (struct mg_assembly){0};
     mg_rc rc = mg_turn_input_load(a, pg, &r->session, &r->thread, r->epoch, &ret->res, &ret->in, err);
+    if (rc == MG_OK && mg_advisor_agent(ret->in.agent))
+        return mg_advisor_assemble(r, pg, a, ret, err);
     if (rc == MG_OK)
         rc = mg_mcp_attach(r, pg, a, &ret->in.agent, err);
     if (rc == MG_OK)

@@ -17,6 +17,7 @@ struct mg_assembly {
     int64_t fixed;      /* fingerprint of model, system and tools */
     struct mg_context context;
     struct mg_compact compact;
+    bool advising;             /* an advisor's (advisor.h) */
     struct mg_request request; /* the turn's, or with compact.how ASK the one for the summary */
     /* attached.h */
     struct mg_session_file *files; /* NULL: no entry may name one */

@@ -1,6 +1,7 @@
 #include "run/budget.h"
 
 #include "model/model.h"
+#include "run/advisor.h"
 #include "run/engine-internal.h"
 #include "run/threads.h"
 #include "run/turn.h"
@@ -66,6 +67,8 @@ mg_rc mg_budget_event(struct mg_step *s, struct mg_err *err)
 
 mg_rc mg_budget_pause(struct mg_step *s, struct mg_err *err)
 {
+    if (mg_advisor_turn(s)) /* the coordinator's turn goes on, and is paused at its next request */
+        return mg_turn_abandon(s, "the session's budget is used up", err);
     mg_rc rc = mg_budget_event(s, err);
     if (rc < 0)
         return rc;

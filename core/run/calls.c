@@ -1,5 +1,6 @@
 #include "base/hook.h"
 #include "base/log.h"
+#include "run/advisor.h"
 #include "run/engine-internal.h"
 #include "run/mcp.h"
 #include "run/memory.h"
@@ -271,7 +272,7 @@ static void acquire_failed(struct mg_run *r, struct mg_pg *pg)
         mg_run_no_sandbox(r, pg);
 }
 
-enum start { START_DONE, START_CALL, START_SANDBOX, START_REPOSITORIES };
+enum start { START_DONE, START_CALL, START_SANDBOX, START_REPOSITORIES, START_ADVISOR };
 
 static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_state *ret_st, enum start *ret,
                           struct mg_err *err)
@@ -292,6 +293,10 @@ static mg_rc commit_start(struct mg_run *r, struct mg_pg *pg, struct mg_session_
     if (rc < 0)
         return rc;
     struct mg_tool_call *c = next_prepared(calls, n);
+    if (!c && mg_advisor_open(calls, n)) {
+        *ret = START_ADVISOR;
+        return MG_OK;
+    }
     if (waits_for_sandbox(r, c)) {
         *ret = START_SANDBOX;
         return MG_OK;
@@ -342,6 +347,6 @@ void mg_run_calls(struct mg_run *r, struct mg_pg *pg)
         acquire_later(r);
     else if (start == START_REPOSITORIES)
         mg_run_repositories(r, pg);
-    else
+    else if (start != START_ADVISOR) /* whose end claims the turn for another run */
         mg_run_continue(r, pg, &st);
 }

@@ -1,5 +1,6 @@
 #include "run/delegate.h"
 
+#include "run/advisor.h"
 #include "run/turn.h"
 
 static const char LIST[] = "list_agents", SEND[] = "send_to_agent";
@@ -11,6 +12,13 @@ static const struct mg_json *enabled(struct mg_arena *a, const struct mg_json *v
     return mg_sv_eqz(mg_json_get_str(a, v, "type"), "enabled") ? v : NULL;
 }
 
+static const struct mg_json *agent_from(struct mg_arena *a, const struct mg_json *e)
+{
+    while (e && mg_sv_eqz(mg_json_get_str(a, e, "type"), "advisor"))
+        e = e->next;
+    return e;
+}
+
 const struct mg_json *mg_roster_first(struct mg_arena *a, const struct mg_json *agent)
 {
     const struct mg_json *m = mg_json_get(agent, "multiagent");
@@ -19,11 +27,18 @@ const struct mg_json *mg_roster_first(struct mg_arena *a, const struct mg_json *
     const struct mg_json *agents = mg_sv_eqz(mg_json_get_str(a, m, "type"), "coordinator")
                                        ? mg_json_get(m, "agents")
                                        : mg_json_get(enabled(a, mg_json_get(m, "subagents")), "predefined_agents");
-    return agents ? agents->child : NULL;
+    return agent_from(a, agents ? agents->child : NULL);
+}
+
+const struct mg_json *mg_roster_next(struct mg_arena *a, const struct mg_json *entry)
+{
+    return agent_from(a, entry->next);
 }
 
 bool mg_delegate_known(struct mg_arena *a, const struct mg_json *agent, struct mg_sv name)
 {
+    if (mg_sv_eqz(name, MG_ADVISOR_TOOL))
+        return mg_advisor_of(a, agent);
     return (mg_sv_eqz(name, LIST) || mg_sv_eqz(name, SEND)) && mg_roster_first(a, agent);
 }
 
@@ -45,6 +60,8 @@ void mg_delegate_definitions(struct mg_arena *a, const struct mg_json *agent, st
 {
     if (mg_roster_first(a, agent))
         mg_jw_raw(w, MG_SV(DEFINITIONS));
+    if (mg_advisor_of(a, agent))
+        mg_jw_raw(w, mg_sv_of(MG_ADVISOR_DEFINITION));
 }
 
 static const char SYSTEM[] =
@@ -73,8 +90,7 @@ static void put_name(struct mg_buf *b, const char *key, struct mg_sv name)
     (void)mg_buf_char(b, '"');
 }
 
-/* One message in both logs, from the current thread to another, whose turn it begins when it has none. content: a raw array of blocks. */
-static mg_rc deliver(struct mg_step *s, int to, struct mg_sv content, struct mg_err *err)
+mg_rc mg_delegate_post(struct mg_step *s, int to, struct mg_sv content, bool taken, struct mg_err *err)
 {
     int from = s->threads->cur;
     const struct mg_id from_id = mg_threads_id(s, from), to_id = mg_threads_id(s, to);
@@ -87,11 +103,19 @@ static mg_rc deliver(struct mg_step *s, int to, struct mg_sv content, struct mg_
     if (from)
         put_name(&got, "from_agent_name", s->threads->all[from].agent_name);
     mg_step_event(s, MG_EV_THREAD_MESSAGE_SENT, mg_arena_sv(s->arena, mg_buf_view(&sent)), true);
-    s->st.relays++;
+    s->st.relays += !taken;
     mg_rc rc = mg_threads_switch(s, to, err);
+    if (rc == MG_OK)
+        mg_step_event(s, MG_EV_THREAD_MESSAGE_RECEIVED, mg_arena_sv(s->arena, mg_buf_view(&got)), taken);
+    return rc;
+}
+
+mg_rc mg_delegate_deliver(struct mg_step *s, int to, struct mg_sv content, struct mg_err *err)
+{
+    int from = s->threads->cur;
+    mg_rc rc = mg_delegate_post(s, to, content, false, err);
     if (rc < 0)
         return rc;
-    mg_step_event(s, MG_EV_THREAD_MESSAGE_RECEIVED, mg_arena_sv(s->arena, mg_buf_view(&got)), false);
     s->st.queued_inputs++;
     if (s->st.turn_step == MG_TURN_NONE)
         rc = mg_turn_start(s, err);
@@ -114,7 +138,7 @@ void mg_thread_message_content(struct mg_arena *a, const struct mg_json *event, 
 
 /* ---- the tools ---- */
 
-static struct mg_sv text_block(struct mg_arena *a, struct mg_sv text)
+struct mg_sv mg_delegate_text(struct mg_arena *a, struct mg_sv text)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(2 * MG_STEP_EVENT_BYTES);
     (void)mg_buf_str(&b, "[{\"type\":\"text\",\"text\":\"");
@@ -127,7 +151,7 @@ static void answer(struct mg_step *s, struct mg_tool_call *c, bool is_error, str
 {
     c->state = MG_CALL_COMPLETED;
     c->is_error = is_error;
-    c->result = text_block(s->arena, text);
+    c->result = mg_delegate_text(s->arena, text);
 }
 
 static struct mg_sv list(struct mg_step *s, const struct mg_json *roster)
@@ -137,7 +161,7 @@ static struct mg_sv list(struct mg_step *s, const struct mg_json *roster)
     mg_jw_obj(&w);
     mg_jw_key(&w, "agents");
     mg_jw_arr(&w);
-    for (const struct mg_json *e = roster; e; e = e->next) {
+    for (const struct mg_json *e = roster; e; e = mg_roster_next(s->arena, e)) {
         mg_jw_obj(&w);
         mg_jw_kraw(&w, "agent_name", mg_json_get_raw(e, "name"));
         mg_jw_kraw(&w, "description", mg_json_get_raw(e, "description"));
@@ -165,7 +189,7 @@ static struct mg_sv list(struct mg_step *s, const struct mg_json *roster)
 
 static const struct mg_json *entry_of(struct mg_arena *a, const struct mg_json *roster, struct mg_sv name)
 {
-    for (const struct mg_json *e = roster; e; e = e->next)
+    for (const struct mg_json *e = roster; e; e = mg_roster_next(a, e))
         if (mg_sv_eq(mg_json_get_str(a, e, "name"), name))
             return e;
     return NULL;
@@ -179,10 +203,9 @@ static int live(const struct mg_step *s)
     return n;
 }
 
-static mg_rc spawn(struct mg_step *s, const struct mg_json *entry, int *ret, struct mg_err *err)
+mg_rc mg_delegate_spawn(struct mg_step *s, struct mg_sv name, struct mg_sv agent, int *ret, struct mg_err *err)
 {
-    struct mg_sv name = mg_json_get_str(s->arena, entry, "name");
-    mg_rc rc = mg_threads_add(s, name, entry->raw, ret, err);
+    mg_rc rc = mg_threads_add(s, name, agent, ret, err);
     if (rc < 0)
         return rc;
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(64 * 1024);
@@ -191,6 +214,18 @@ static mg_rc spawn(struct mg_step *s, const struct mg_json *entry, int *ret, str
     (void)mg_buf_str(&b, ",\"workflow_run_id\":null");
     mg_step_event(s, MG_EV_THREAD_CREATED, mg_arena_sv(s->arena, mg_buf_view(&b)), true);
     return MG_OK;
+}
+
+static const char TOO_MANY_RELAYS[] = "The agents have exchanged 500 messages since the user's last one, which is the "
+                                      "limit. Conclude, and answer the user.";
+
+const char *mg_delegate_limit(const struct mg_step *s)
+{
+    if (s->st.relays >= MG_RELAYS_MAX)
+        return TOO_MANY_RELAYS;
+    return live(s) < MG_THREADS_LIVE_MAX
+               ? NULL
+               : "There are 25 threads, which is the limit; continue one that is idle, by its session_thread_id.";
 }
 
 /* Why a message cannot be sent; NULL: it can. *ret_to is the thread that it continues, 0: a new one. */
@@ -204,13 +239,10 @@ static const char *send_problem(struct mg_step *s, const struct mg_json *entry, 
         return "message must be a text that is not empty.";
     if (message.len > MG_THREAD_MESSAGE_MAX)
         return "message is over 1 MiB; write long material into a file and name the file.";
-    if (s->st.relays >= MG_RELAYS_MAX)
-        return "The agents have exchanged 500 messages since the user's last one, which is the limit. Conclude, and "
-               "answer the user.";
     if (thread.len == 0)
-        return live(s) < MG_THREADS_LIVE_MAX
-                   ? NULL
-                   : "There are 25 threads, which is the limit; continue one that is idle, by its session_thread_id.";
+        return mg_delegate_limit(s);
+    if (s->st.relays >= MG_RELAYS_MAX)
+        return TOO_MANY_RELAYS;
     *ret_to = mg_threads_index(s, thread);
     if (*ret_to <= 0)
         return "There is no such thread, or it has ended; list_agents gives the threads.";
@@ -234,10 +266,10 @@ static mg_rc send(struct mg_step *s, const struct mg_json *roster, struct mg_too
         answer(s, c, true, mg_sv_of(problem));
         return MG_OK;
     }
-    mg_rc rc = to ? MG_OK : spawn(s, entry, &to, err);
+    mg_rc rc = to ? MG_OK : mg_delegate_spawn(s, mg_json_get_str(s->arena, entry, "name"), entry->raw, &to, err);
     bool waits = rc == MG_OK && s->threads->all[to].st.turn_step != MG_TURN_NONE;
     if (rc == MG_OK)
-        rc = deliver(s, to, text_block(s->arena, message), err);
+        rc = mg_delegate_deliver(s, to, mg_delegate_text(s->arena, message), err);
     answer(s, c, false,
            mg_arena_printf(s->arena, "{\"session_thread_id\":\"%s\",\"status\":\"%s\"}", mg_threads_id(s, to).s,
                            waits ? "queued" : "running"));
@@ -256,6 +288,8 @@ mg_rc mg_delegate_calls(struct mg_step *s, const struct mg_json *agent, struct m
             continue;
         if (mg_sv_eqz(calls[i].name, LIST))
             answer(s, &calls[i], false, list(s, roster));
+        else if (mg_sv_eqz(calls[i].name, MG_ADVISOR_TOOL))
+            rc = mg_advisor_ask(s, agent, &calls[i], err);
         else
             rc = send(s, roster, &calls[i], err);
     }
@@ -282,6 +316,20 @@ static struct mg_sv newest(const struct mg_step *s, enum mg_event_type type)
     return MG_SV("");
 }
 
+struct mg_sv mg_delegate_said(const struct mg_step *s)
+{
+    return content_of(s->arena, newest(s, MG_EV_AGENT_MESSAGE));
+}
+
+struct mg_sv mg_delegate_why(const struct mg_step *s)
+{
+    struct mg_json *v;
+    struct mg_sv error = newest(s, MG_EV_SESSION_ERROR);
+    if (error.len == 0 || mg_json_parse(s->arena, error, &mg_json_raw_limits, &v, NULL) < 0)
+        return MG_SV("");
+    return mg_json_get_str(s->arena, mg_json_get(v, "error"), "message");
+}
+
 /* What the turn said last: in this step, else before, such as the text in front of a call. */
 static mg_rc last_answer(struct mg_step *s, struct mg_sv *ret, struct mg_err *err)
 {
@@ -291,17 +339,13 @@ static mg_rc last_answer(struct mg_step *s, struct mg_sv *ret, struct mg_err *er
         rc = mg_events_last_answer(s->arena, s->t, &s->st.session, &s->st.thread, s->st.turn_trigger, &body, err);
     *ret = content_of(s->arena, body);
     if (ret->len == 0)
-        *ret = text_block(s->arena, MG_SV("(The agent ended its turn without a message.)"));
+        *ret = mg_delegate_text(s->arena, MG_SV("(The agent ended its turn without a message.)"));
     return rc;
 }
 
 static struct mg_sv notice(struct mg_step *s, const char *how)
 {
-    struct mg_sv why = MG_SV("");
-    struct mg_json *v;
-    struct mg_sv error = newest(s, MG_EV_SESSION_ERROR);
-    if (error.len && mg_json_parse(s->arena, error, &mg_json_raw_limits, &v, NULL) == MG_OK)
-        why = mg_json_get_str(s->arena, mg_json_get(v, "error"), "message");
+    struct mg_sv why = mg_delegate_why(s);
     if (strcmp(how, "failed") == 0)
         return mg_arena_printf(s->arena,
                                "(This agent could not finish: %.*s. Its thread has ended; what it had done until then "
@@ -314,11 +358,11 @@ mg_rc mg_thread_report(struct mg_step *s, const char *how, struct mg_err *err)
 {
     struct mg_sv content;
     mg_rc rc = MG_OK;
-    if (s->threads->silent)
+    if (s->threads->silent || mg_advisor_turn(s)) /* an advisor's call hears of it when its thread ends */
         return MG_OK;
     if (how)
-        content = text_block(s->arena, notice(s, how));
+        content = mg_delegate_text(s->arena, notice(s, how));
     else
         rc = last_answer(s, &content, err);
-    return rc < 0 ? rc : deliver(s, 0, content, err);
+    return rc < 0 ? rc : mg_delegate_deliver(s, 0, content, err);
 }

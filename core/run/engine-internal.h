@@ -52,6 +52,7 @@ struct mg_run {
     bool outputs_said;      /* the answer's step names the fault */
     char *outputs_fault;    /* what was not, until an answer that ends the turn says so; or NULL */
     bool grading;           /* the request is the grader's */
+    bool advising;          /* the request is an advisor's */
     atomic_bool ongoing;    /* the timer of an evaluation's signs of life is set */
     bool compacting;        /* the request asks for a summary, not for an answer */
     int64_t told;           /* transcript entries that it lets the model read */

@@ -40,7 +40,7 @@ static void put_block(struct mg_arena *a, struct mg_buf *out, bool assistant, co
 }
 
 /* The newest part of the record, cut at the start of an entry's text where it is too long. */
-static struct mg_sv record_of(struct mg_arena *a, const struct mg_request_entry *entries, int n)
+struct mg_sv mg_outcome_record(struct mg_arena *a, const struct mg_request_entry *entries, int n, size_t max)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(MG_STEP_EVENT_BYTES);
     for (int i = 0; i < n; i++) {
@@ -51,7 +51,7 @@ static struct mg_sv record_of(struct mg_arena *a, const struct mg_request_entry 
             put_block(a, &b, entries[i].assistant, x);
     }
     struct mg_sv all = mg_buf_view(&b);
-    size_t off = all.len > MG_GRADER_WORK_MAX ? mg_utf8_ceil(all, all.len - MG_GRADER_WORK_MAX) : 0;
+    size_t off = all.len > max ? mg_utf8_ceil(all, all.len - max) : 0;
     return mg_arena_sv(a, mg_sv_from(all, off));
 }
 
@@ -60,7 +60,7 @@ void mg_outcome_request(struct mg_arena *a, const struct mg_outcome *o, struct m
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(RUBRIC_TEXT_MAX + MG_STEP_EVENT_BYTES);
     (void)mg_buf_printf(&b, "<task>\n%.*s\n</task>\n\n<rubric>\n%.*s\n</rubric>\n\n<record>\n%.*s</record>",
                         MG_SV_ARG(o->description), MG_SV_ARG(o->rubric),
-                        MG_SV_ARG(record_of(a, ret->entries, ret->n_entries)));
+                        MG_SV_ARG(mg_outcome_record(a, ret->entries, ret->n_entries, MG_GRADER_WORK_MAX)));
     (void)mg_buf_char(&b, '\0');
     struct mg_request_entry *e = mg_arena_alloc(a, sizeof(*e));
     *e = (struct mg_request_entry){.content = mg_text_content(a, b.ptr)};

@@ -34,6 +34,9 @@ mg_rc mg_outcome_ongoing(struct mg_step *s, struct mg_err *err) MG_MUSTCHECK;
 /* Turns the request of the agent's context into the grader's, which reads what the agent would have read: summary and all. Arena memory. */
 void mg_outcome_request(struct mg_arena *a, const struct mg_outcome *o, struct mg_request *ret);
 
+/* What was said and done, in words, for a model that takes no part: the newest max bytes. Arena memory. */
+struct mg_sv mg_outcome_record(struct mg_arena *a, const struct mg_request_entry *entries, int n, size_t max);
+
 enum mg_verdict { MG_VERDICT_SATISFIED, MG_VERDICT_REVISE, MG_VERDICT_FAILED };
 /* Reads a grader's answer, which must be one JSON object; anything else is a failure of the outcome. explanation in arena memory. */
 enum mg_verdict mg_outcome_verdict(struct mg_arena *a, struct mg_sv text, struct mg_sv *ret_explanation);

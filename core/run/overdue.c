@@ -48,7 +48,7 @@ static mg_rc give_up_calls(struct mg_run *r, struct mg_step *s, int *ret_n, stru
     mg_rc rc =
         mg_calls_of_round(s->arena, s->t, &r->session, &s->st.thread, s->st.transcript_len, &res, &calls, &n, err);
     for (int i = 0; rc == MG_OK && i < n; i++) {
-        if (calls[i].state != MG_CALL_STARTED)
+        if (calls[i].state != MG_CALL_STARTED || calls[i].kind == MG_CALL_AGENT)
             continue;
         calls[i].state = MG_CALL_AMBIGUOUS;
         mg_log(MG_ERROR, "a tool call did not come back by its deadline; it is given up",

@@ -74,8 +74,8 @@ mg_rc mg_remedy_find(struct mg_run *r, struct mg_pg *pg, struct mg_arena *a, str
     struct mg_sv message = mg_sv_of(r->result->message), reason;
     int64_t m, b;
     bool large = r->result->fail == MG_MODEL_TOO_LARGE;
-    if (r->grading)
-        return MG_OK; /* what a grader reads is a copy: there is nothing to mend */
+    if (r->grading || r->advising)
+        return MG_OK; /* what a grader or an advisor reads is a copy: there is nothing to mend */
     if (!large && (r->result->fail != MG_MODEL_PERMANENT || !mg_remedy_place(message, &m, &b, &reason)))
         return MG_OK;
     mg_auto(assembly) struct mg_assembly x = {0};

@@ -27,6 +27,7 @@ static void remember(struct mg_run *r, const struct mg_assembly *x)
     r->request_tokens = x->compact.before;
     r->result_max = mg_context_result_max(x->context.window);
     r->grading = x->in.grade;
+    r->advising = x->advising;
     r->compacting = x->compact.how == MG_COMPACT_ASK;
     r->told = x->compact.upto;
     (void)mg_id_from(in->request_id, &r->request_id);

@@ -1,6 +1,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "domain/web-tools.h"
+#include "run/advisor.h"
 #include "run/budget.h"
 #include "run/delegate.h"
 #include "run/engine-internal.h"
@@ -53,7 +54,7 @@ static mg_rc give_up(struct mg_step *s, const char *type, const char *message, b
 {
     mg_step_event(s, MG_EV_SESSION_ERROR,
                   mg_members_error(s->arena, type, message, terminal ? "terminal" : "exhausted"), true);
-    if (!terminal)
+    if (!terminal || mg_advisor_turn(s))
         return mg_turn_exhaust(s, err);
     mg_rc rc = s->st.thread.s[0] ? mg_thread_report(s, "failed", err) : MG_OK;
     return rc < 0 ? rc : mg_turn_terminate(s, err);
@@ -374,7 +375,8 @@ static mg_rc note_full(const struct mg_run *r, struct mg_step *s, struct mg_err 
 static mg_rc on_answer(struct mg_run *r, struct mg_step *s, const struct mg_model_result *res, struct mg_err *err)
 {
     struct wave w = {0};
-    enum verdict v = verdict_of(res, &s->st, count_calls(res));
+    /* An advisor is asked once: what it said is its answer. */
+    enum verdict v = r->advising ? V_END : verdict_of(res, &s->st, count_calls(res));
     bool with_calls = v == V_CALLS || v == V_CUT_CALLS;
     if (r->user_content)
         mg_step_transcript(s, false, mg_sv_of(r->user_content));

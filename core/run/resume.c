@@ -1,4 +1,5 @@
 #include "base/log.h"
+#include "run/advisor.h"
 #include "run/engine-internal.h"
 #include "run/memory.h"
 #include "run/turn.h"
@@ -10,6 +11,8 @@ static const char ambiguous_text[] = "The server was interrupted while this call
                                      "It may or may not have taken effect; it "
                                      "was not run again. Check before you repeat it.";
 
+static const char advisor_text[] = "the server was interrupted while the advisor was asked, and its answer was lost";
+
 static mg_rc settle_started(struct mg_run *r, struct mg_step *s, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *res = NULL;
@@ -18,7 +21,7 @@ static mg_rc settle_started(struct mg_run *r, struct mg_step *s, struct mg_err *
     mg_rc rc =
         mg_calls_of_round(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, &res, &calls, &n, err);
     for (int i = 0; rc == MG_OK && i < n; i++) {
-        if (calls[i].state != MG_CALL_STARTED)
+        if (calls[i].state != MG_CALL_STARTED || mg_advisor_owns(s, &calls[i]))
             continue;
         calls[i].state = MG_CALL_AMBIGUOUS;
         atomic_fetch_add(&r->engine->n_ambiguous, 1);
@@ -51,6 +54,8 @@ static mg_rc commit_resume(struct mg_run *r, struct mg_pg *pg, struct mg_session
         if (rc < 0 || *ret_owed)
             return rc;
         rc = settle_started(r, &s, err);
+    } else if (s.st.turn_step == MG_TURN_MODEL && mg_advisor_turn(&s)) {
+        rc = mg_turn_abandon(&s, advisor_text, err);
     } else {
         return MG_OK;
     }

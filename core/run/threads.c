@@ -1,6 +1,7 @@
 #include "run/threads.h"
 
 #include "domain/thread.h"
+#include "run/advisor.h"
 #include "run/engine-internal.h"
 #include "run/turn.h"
 
@@ -241,6 +242,8 @@ mg_rc mg_threads_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv 
 mg_rc mg_thread_end(struct mg_step *s, struct mg_err *err)
 {
     struct mg_thread_state *x = &s->threads->all[s->threads->cur];
+    if (x->ended)
+        return MG_OK;
     bool ran = mg_turn_status(&s->st) != MG_ST_IDLE;
     status_event(s, MG_EV_THREAD_TERMINATED, MG_SV(""), MG_SV(""));
     x->ended = true;
@@ -268,7 +271,9 @@ mg_rc mg_threads_end_children(struct mg_step *s, struct mg_err *err)
 
 mg_rc mg_threads_interrupt_all(struct mg_step *s, struct mg_err *err)
 {
-    mg_rc rc = MG_OK;
+    mg_rc rc = mg_threads_switch(s, 0, err);
+    if (rc == MG_OK)
+        rc = mg_advisors_stop(s, err);
     for (int i = s->threads->n - 1; rc == MG_OK && i >= 0; i--) {
         if (s->threads->all[i].ended)
             continue;

@@ -2,10 +2,12 @@
 
 #include "base/clock.h"
 #include "model/model.h"
+#include "run/advisor.h"
 #include "run/budget.h"
 #include "run/delegate.h"
 #include "run/engine-internal.h"
 #include "run/outcome.h"
+#include "run/threads.h"
 #include "run/work.h"
 
 const char MG_END_TURN[] = "{\"type\":\"end_turn\"}";
@@ -150,6 +152,8 @@ mg_rc mg_turn_idle(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv det
 
 mg_rc mg_turn_finish(struct mg_step *s, struct mg_sv stop_reason, struct mg_sv details, struct mg_err *err)
 {
+    if (mg_advisor_turn(s))
+        return mg_advisor_done(s, stop_reason, details, err);
     if (s->st.thread.s[0]) {
         mg_rc rc = mg_thread_report(s, NULL, err);
         if (rc < 0)
@@ -299,7 +303,9 @@ mg_rc mg_turn_exhaust(struct mg_step *s, struct mg_err *err)
     struct mg_input_row *rows;
     int n;
     const struct mg_input_place at = input_place(s);
-    mg_rc rc = mg_events_waiting(s->arena, s->t, &at, &r, &rows, &n, err);
+    mg_rc rc = s->threads && s->threads->cur == 0 ? mg_advisors_stop(s, err) : MG_OK;
+    if (rc == MG_OK)
+        rc = mg_events_waiting(s->arena, s->t, &at, &r, &rows, &n, err);
     for (int i = 0, next; rc == MG_OK && i < n; i = next) {
         for (next = i + 1; next < n && mg_sv_eqz(rows[next].type, "system.message"); next++)
             ;
@@ -313,6 +319,8 @@ mg_rc mg_turn_exhaust(struct mg_step *s, struct mg_err *err)
         return rc;
     s->st.queued_inputs = 0;
     s->st.open_actions = 0;
+    if (mg_advisor_turn(s))
+        return mg_advisor_failed(s, err);
     bool child = s->st.thread.s[0] != '\0';
     if (child)
         rc = mg_thread_report(s, "failed", err);
@@ -436,10 +444,12 @@ mg_rc mg_turn_answer_call(struct mg_step *s, struct mg_tool_call *c, enum mg_ans
 static mg_rc interrupt_calls(struct mg_step *s, struct mg_err *err)
 {
     mg_auto(res) struct mg_res *r = NULL;
-    struct mg_tool_call *calls;
-    int n;
-    mg_rc rc =
-        mg_calls_of_round(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, &r, &calls, &n, err);
+    struct mg_tool_call *calls = NULL;
+    int n = 0;
+    mg_rc rc = s->threads && s->threads->cur == 0 ? mg_advisors_stop(s, err) : MG_OK;
+    if (rc == MG_OK)
+        rc =
+            mg_calls_of_round(s->arena, s->t, &s->st.session, &s->st.thread, s->st.transcript_len, &r, &calls, &n, err);
     for (int i = 0; rc == MG_OK && i < n; i++) {
         struct mg_tool_call *c = &calls[i];
         if (c->state == MG_CALL_COMPLETED || c->state == MG_CALL_AMBIGUOUS)
@@ -491,6 +501,8 @@ mg_rc mg_turn_interrupt(struct mg_step *s, struct mg_err *err)
     mg_rc rc = close_step(s, err);
     if (rc == MG_OK)
         rc = mg_outcome_end(s, "interrupted", "The user interrupted the session.", false, err);
+    if (rc == MG_OK && mg_advisor_turn(s))
+        return mg_advisor_stopped(s, err);
     return rc < 0 ? rc : mg_turn_idle(s, mg_sv_of(MG_END_TURN), MG_SV(""), err);
 }
 

@@ -72,6 +72,20 @@ static mg_rc check_distinct(const struct member *m, int n, struct mg_err *err)
     return MG_OK;
 }
 
+/* Events and runs know the advisor by its name. */
+static mg_rc check_advisor_name(struct mg_arena *a, const struct member *m, int n, struct mg_err *err)
+{
+    for (int i = 0; i < n; i++) {
+        struct mg_json *name;
+        if (mg_json_parse(a, m[i].name, &mg_json_raw_limits, &name, NULL) == MG_OK &&
+            mg_sv_eqz(mg_json_str(a, name), MG_ADVISOR_NAME))
+            return mg_err_set(err, MG_EINVAL,
+                              "%s: no agent of a roster may be called " MG_ADVISOR_NAME ", the advisor is",
+                              m[i].ref->place);
+    }
+    return MG_OK;
+}
+
 /* All members, in the roster's order. */
 static mg_rc members_lock(struct mg_arena *a, struct mg_txn *t, const struct mg_roster_owner *owner,
                           struct mg_multiagent *roster, const struct mg_agent *self, struct member *m,
@@ -92,6 +106,8 @@ static mg_rc members_lock(struct mg_arena *a, struct mg_txn *t, const struct mg_
         if (!m[i].ref->self)
             rc = member_lock(a, t, owner->workspace, &m[i], err);
     qsort(m, (size_t)roster->n, sizeof(*m), by_place);
+    if (rc >= 0)
+        rc = check_advisor_name(a, m, roster->n, err);
     return rc < 0 ? rc : check_distinct(m, roster->n, err);
 }
 
@@ -152,6 +168,6 @@ mg_rc mg_roster_expand(struct mg_arena *a, struct mg_txn *t, const struct mg_ros
     }
     if (rc >= 0)
         x->multiagent = mg_multiagent_format(a, &roster, entries);
-    *ret_any = rc >= 0 && roster.n > 0;
+    *ret_any = rc >= 0 && (roster.n > 0 || roster.advisor.len);
     return rc;
 }

@@ -16,6 +16,7 @@
 #include "store/mcp-tools.h"
 #include "service/resource.h"
 #include "store/repository.h"
+#include "run/advisor.h"
 #include "service/roster.h"
 #include "service/skill.h"
 #include "store/vault.h"
@@ -62,8 +63,11 @@ static mg_rc check_budgetable(const struct mg_prices *p, struct mg_arena *a, str
     if (rc < 0)
         return mg_err_wrap(err, MG_EINTERNAL, "stored agent");
     bool good = has_price(p, a, v);
-    for (const struct mg_json *m = mg_roster_first(a, v); good && m; m = m->next)
+    for (const struct mg_json *m = mg_roster_first(a, v); good && m; m = mg_roster_next(a, m))
         good = has_price(p, a, m);
+    const struct mg_json *advisor = mg_advisor_of(a, v);
+    if (good && advisor)
+        good = mg_price_of(p, mg_json_get_str(a, advisor, "model"));
     if (good)
         return MG_OK;
     return mg_err_set(

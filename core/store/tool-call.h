@@ -7,7 +7,8 @@
 
 enum mg_call_state { MG_CALL_PREPARED, MG_CALL_STARTED, MG_CALL_COMPLETED, MG_CALL_AMBIGUOUS };
 enum mg_call_wait { MG_WAIT_NONE, MG_WAIT_CONFIRMATION, MG_WAIT_RESULT };
-/* AGENT: a coordinator's own, which only change the session (core/run/delegate.h): completed in the commit that takes them. */
+/* AGENT: a coordinator's own, which only change the session (core/run/delegate.h): completed in the commit that takes them, but for a question to its
+ * advisor (core/run/advisor.h), which is started by it. */
 enum mg_call_kind { MG_CALL_BUILTIN, MG_CALL_CUSTOM, MG_CALL_MCP, MG_CALL_AGENT };
 
 struct mg_tool_call {
@@ -23,7 +24,7 @@ struct mg_tool_call {
     bool is_error;
     struct mg_id result_event;
     struct mg_id thread;    /* whose call it is; "": the primary thread's */
-    struct mg_id public_id; /* of its copy in the primary thread, or "" */
+    struct mg_id public_id; /* of its copy in the primary thread; of an advisor's call its thread; or "" */
 };
 
 /* Queues the inserts. */

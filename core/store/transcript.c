@@ -133,3 +133,32 @@ mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
     *ret_res = mg_steal(&r);
     return MG_OK;
 }
+
+#define SUMMARY(what)                                                                                            \
+    "(SELECT " what " FROM context_marks WHERE session_id = $1 AND thread_id = '' AND kind = 'summary' ORDER BY" \
+    " ordinal DESC LIMIT 1)"
+static const struct mg_stmt SQL_SHOWN = {
+    "transcript_shown",
+    "SELECT 0::bigint AS ord, 'user' AS role, s.content FROM " SUMMARY(
+        "content") " s WHERE s.content <> ''"
+                   " UNION ALL SELECT ordinal, role, content FROM transcript WHERE session_id = $1 AND thread_id = '' "
+                   "AND"
+                   " ordinal > coalesce(" SUMMARY("a") ", 0) ORDER BY 1",
+};
+
+mg_rc mg_transcript_shown(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, struct mg_res **ret_res,
+                          struct mg_transcript_row **ret, int *ret_n, struct mg_err *err)
+{
+    mg_auto(res) struct mg_res *r = NULL;
+    const struct mg_sv p = mg_id_sv(session);
+    mg_rc rc = mg_pg_exec(pg, &SQL_SHOWN, &p, 1, &r, err);
+    if (rc < 0)
+        return rc;
+    *ret_n = mg_res_rows(r);
+    *ret = mg_arena_alloc(a, sizeof(**ret) * (size_t)(*ret_n + 1));
+    for (int i = 0; i < *ret_n; i++)
+        (*ret)[i] = (struct mg_transcript_row){.assistant = mg_sv_eqz(mg_res_sv(r, i, 1), "assistant"),
+                                               .content = mg_res_sv(r, i, 2)};
+    *ret_res = mg_steal(&r);
+    return MG_OK;
+}

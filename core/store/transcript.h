@@ -41,4 +41,8 @@ mg_rc mg_turn_input_load(struct mg_arena *a, struct mg_pg *pg, const struct mg_i
                          int64_t epoch, struct mg_res **ret_res, struct mg_turn_input *ret,
                          struct mg_err *err) MG_MUSTCHECK;
 
+/* What the primary thread's model is shown of its conversation: the newest summary, and the entries behind it. Without a claim. Views of *ret_res. */
+mg_rc mg_transcript_shown(struct mg_arena *a, struct mg_pg *pg, const struct mg_id *session, struct mg_res **ret_res,
+                          struct mg_transcript_row **ret, int *ret_n, struct mg_err *err) MG_MUSTCHECK;
+
 #endif

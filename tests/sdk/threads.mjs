@@ -88,6 +88,24 @@ await check('delegation: the session shows the thread, its messages and its stat
   child = created.session_thread_id;
 });
 
+await check('advisor: its thread is listed, retrieved, and has its log', async () => {
+  const advisor = { type: 'advisor', model: 'adviser' };
+  const asking = await agents.create({ name: 'asking', model: 'm', multiagent: { type: 'coordinator', agents: [worker.id, advisor] } });
+  assert.deepEqual(asking.multiagent.agents[1], advisor);
+  const own = await sessions.create({ agent: asking.id, environment_id: environment.id });
+  assert.deepEqual(own.agent.multiagent.agents[1], advisor);
+  const question = `tool advisor ${JSON.stringify({ question: fake('text Wait.') })}`;
+  const seen = await untilIdle(own.id, say(fake(question, '---', 'text I wait.')));
+  const { session_thread_id: id, agent_name: name } = seen.find((e) => e.type === 'session.thread_created');
+  assert.equal(name, 'anthropic.advisor');
+  assert.equal(textOf(seen.find((e) => e.type === 'agent.thread_message_received')), 'Wait.');
+  const thread = (await collect(sessions.threads.list(own.id))).find((t) => t.id === id);
+  assert.deepEqual(thread.agent, advisor);
+  assert.equal((await sessions.threads.retrieve(id, { session_id: own.id })).status, 'terminated');
+  const log = await collect(sessions.threads.events.list(id, { session_id: own.id }));
+  assert.equal(log.at(-1).type, 'session.thread_status_terminated');
+});
+
 await check('threads: list, filter, retrieve', async () => {
   const all = await collect(sessions.threads.list(session.id));
   assert.equal(all.length, 2);

@@ -186,8 +186,11 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
         {AGENT("\"multiagent\":{\"type\":\"coordinator\",\"agents\":[]}"), "multiagent.agents: must not be empty"},
         {AGENT("\"multiagent\":{\"type\":\"coordinator\"}"), "multiagent.agents: is required"},
         {AGENT("\"multiagent\":{\"type\":\"coordinator\",\"agents\":[1]}"), "multiagent.agents[0]"},
-        {AGENT("\"multiagent\":{\"type\":\"coordinator\",\"agents\":[{\"type\":\"advisor\",\"model\":\"m\"}]}"),
-         "multiagent.agents[0]: advisors are not part of this build"},
+        {AGENT("\"multiagent\":{\"type\":\"coordinator\",\"agents\":[{\"type\":\"advisor\"}]}"),
+         "multiagent.agents[0].model: is required"},
+        {AGENT("\"multiagent\":{\"type\":\"coordinator\",\"agents\":[{\"type\":\"advisor\",\"model\":\"m\"},"
+               "{\"type\":\"advisor\",\"model\":\"m\"}]}"),
+         "multiagent.agents[1]: a second advisor"},
         {AGENT("\"multiagent\":{\"type\":\"coordinator\",\"agents\":[{\"type\":\"self\",\"id\":\"x\"}]}"),
          "multiagent.agents[0].id: unknown field"},
         {AGENT("\"multiagent\":{\"type\":\"multiagent_20261001\"}"),
@@ -197,8 +200,10 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
         {AGENT("\"multiagent\":{\"type\":\"multiagent_20261001\",\"workflows\":{\"type\":\"disabled\"},\"subagents\":{"
                "\"type\":\"enabled\",\"inline_agents\":{\"type\":\"disabled\"}}}"),
          "multiagent.subagents.predefined_agents: must name at least one agent"},
-        {AGENT("\"multiagent\":{\"type\":\"multiagent_20261001\",\"advisor\":{\"type\":\"enabled\",\"model\":\"m\"}}"),
-         "multiagent.advisor: advisors are not part"},
+        {AGENT("\"multiagent\":{\"type\":\"multiagent_20261001\",\"advisor\":{\"type\":\"enabled\"}}"),
+         "multiagent.advisor.model: is required"},
+        {AGENT("\"multiagent\":{\"type\":\"multiagent_20261001\",\"advisor\":{\"type\":\"disabled\",\"model\":\"m\"}}"),
+         "multiagent.advisor.model: unknown field"},
         {AGENT("\"multiagent\":{\"type\":\"coordinator\",\"agents\":[\"agent_1\"]},\"tools\":[" CUSTOM(
              "send_to_agent") "]"),
          "a custom tool may not be called 'send_to_agent'"},
