@@ -58,10 +58,11 @@ mg_rc mg_post_resources(struct mg_http_req *req, struct mg_http_res *res, struct
 {
     const struct mg_json *body;
     struct mg_resource_row row = {0};
+    const struct mg_app *app = mg_req_app(req);
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
-        rc = mg_resources_add(mg_req_app(req)->engine, req->pg, req->arena, mg_req_who(req), req->param[0], body, &row,
-                              err);
+        rc = mg_resources_add(app->engine, app->sandboxes, req->pg, req->arena, mg_req_who(req), req->param[0], body,
+                              &row, err);
     return rc < 0 ? rc : answer(res, &row);
 }
 

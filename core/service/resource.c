@@ -6,6 +6,7 @@
 #include "run/engine.h"
 #include "run/mounts.h"
 #include "run/step.h"
+#include "sandbox/manager.h"
 #include "service/memory.h"
 #include "service/vault.h"
 #include "store/repository.h"
@@ -104,9 +105,9 @@ static mg_rc check_place(struct mg_arena *a, struct mg_txn *t, struct mg_sv sess
     return rc;
 }
 
-mg_rc mg_resources_add(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
-                       struct mg_sv session, const struct mg_json *body, struct mg_resource_row *ret,
-                       struct mg_err *err)
+mg_rc mg_resources_add(struct mg_engine *e, const struct mg_sandboxes *boxes, struct mg_pg *pg, struct mg_arena *a,
+                       const struct mg_principal *who, struct mg_sv session, const struct mg_json *body,
+                       struct mg_resource_row *ret, struct mg_err *err)
 {
     struct mg_resource_spec spec;
     struct mg_sv workspace = mg_id_sv(&who->workspace);
@@ -119,6 +120,8 @@ mg_rc mg_resources_add(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a
         rc = takes_change(&s.st, err);
     if (rc >= 0 && s.st.self_hosted)
         rc = refuse_self_hosted(err);
+    if (rc >= 0 && boxes)
+        rc = mg_sandbox_check_any(boxes, "resources", err);
     if (rc >= 0)
         rc = check_place(a, s.t, session, spec.mount_path, err);
     if (rc >= 0)

@@ -19,7 +19,7 @@ expect() {
     fi
 }
 expect "$build/.libs/libmango.so" "mango_close mango_open mango_port mango_version"
-names=(poller_{cancel,close,next,open} reply_{block,error,text} work_{environment_id,free,id,json,new,secret,session_id,type}
+names=(poller_{cancel,close,next,open} reply_{block,error,text} work_{continue,environment_id,free,id,json,new,secret,session_id,type}
     worker_{attach,close,open,run,serve,stop,version})
 expect "$build/.libs/libmango-worker.so" "$(printf 'mango_%s ' "${names[@]}" | sed 's/ $//')"
 # A worker is no server: it must run where there is none.
