@@ -433,6 +433,7 @@ libcore_la_SOURCES = \
 	core/sandbox/conformance-life.c \
 	core/sandbox/conformance-proc.c \
 	core/sandbox/conformance-service.c \
+	core/sandbox/conformance-snapshot.c \
 	core/sandbox/conformance-stop.c \
 	core/sandbox/conformance.c \
 	core/sandbox/conformance.h \

@@ -1,4 +1,5 @@
 #include <stdarg.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -214,6 +215,19 @@ void cf_exec(struct cf *c, struct cf_exec *x)
                                  .limit_ns = cf_in_ms(x->limit_ms ? x->limit_ms : CF_CALL_MS / 2)};
     x->status = mg_helper_exec(c->p, &call, cf_id(c), mg_buf_view(&c->root).ptr, &req, &x->r);
     x->ms = (mg_now_ns() - start) / 1000000;
+}
+
+void *cf_exec_beside(void *arg)
+{
+    struct cf_beside *b = arg;
+    cf_exec(b->c, &b->x);
+    return NULL;
+}
+
+void cf_thread(pthread_t *ret, void *(*fn)(void *), void *arg)
+{
+    if (pthread_create(ret, NULL, fn, arg) != 0)
+        abort();
 }
 
 void cf_exec_done(struct cf_exec *x)

@@ -2,6 +2,7 @@
 #ifndef MG_SANDBOX_CONFORMANCE_INTERNAL_H
 #define MG_SANDBOX_CONFORMANCE_INTERNAL_H
 
+#include <pthread.h>
 #include <stdio.h>
 
 #include "base/buf.h"
@@ -14,6 +15,7 @@ enum {
     CF_TEXT_MAX = 16 * 1024,
     CF_OUTPUT_MAX = 16 * 1024 * 1024, /* bytes of one command's output that a case keeps */
     CF_CALL_MS = 120000,
+    CF_SLOW_MS = 600000, /* snapshots and packages may take minutes */
     CF_LABEL_LEN = 33,
     CF_REF_MAX = 1024, /* bytes of an id, as the manager takes them */
     CF_MARK_LEN = 16,
@@ -66,6 +68,13 @@ struct cf_exec {
 };
 void cf_exec(struct cf *c, struct cf_exec *x);
 void cf_exec_done(struct cf_exec *x);
+/* As the function of a thread beside the case; arg is one of these. It notes nothing about the case. */
+struct cf_beside {
+    struct cf *c;
+    struct cf_exec x;
+};
+void *cf_exec_beside(void *arg);
+void cf_thread(pthread_t *ret, void *(*fn)(void *), void *arg);
 /* Runs the script and checks status, exit code and exact standard output. */
 bool cf_says(struct cf *c, const char *script, int exit_code, const char *out);
 /* No process that the sandbox can see sleeps for $MARK, soon. */
@@ -107,6 +116,11 @@ static inline uint64_t cf_in_ms(uint64_t ms)
 {
     return mg_now_ns() + ms * UINT64_C(1000000);
 }
+/* Of a call that may take minutes. */
+static inline struct mango_call cf_slow_call(struct mg_err *err)
+{
+    return mg_plugin_call(cf_in_ms(CF_SLOW_MS), NULL, err);
+}
 
 struct cf_report {
     void (*line)(void *ctx, const char *text);
@@ -124,7 +138,7 @@ struct cf_case {
 };
 /* Each ends with name NULL. */
 extern const struct cf_case cf_life_cases[], cf_exec_cases[], cf_stop_cases[], cf_file_cases[], cf_escape_cases[],
-    cf_crash_cases[], cf_proc_cases[], cf_service_cases[], cf_boundary_cases[];
+    cf_crash_cases[], cf_proc_cases[], cf_service_cases[], cf_snapshot_cases[], cf_boundary_cases[];
 
 #define CF_CASE(caps, f) \
     {                    \

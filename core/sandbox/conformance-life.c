@@ -51,12 +51,6 @@ static void race_done(struct race *r)
     mg_buf_done(&r->root);
 }
 
-static void start(pthread_t *t, void *(*fn)(void *), void *arg)
-{
-    if (pthread_create(t, NULL, fn, arg) != 0)
-        abort();
-}
-
 static void *race_create(void *arg)
 {
     struct race *r = arg;
@@ -70,7 +64,7 @@ static void two_creates_at_once_make_one(struct cf *c)
     pthread_t t[CREATORS];
     for (int i = 0; i < CREATORS; i++) {
         race_begin(&r[i], c, c->other_label);
-        start(&t[i], race_create, &r[i]);
+        cf_thread(&t[i], race_create, &r[i]);
     }
     for (int i = 0; i < CREATORS; i++) {
         pthread_join(t[i], NULL);
@@ -108,7 +102,7 @@ static void many_sandboxes_at_a_time_do_not_meet(struct cf *c)
         cf_random_label(labels[i]);
         race_begin(&r[i], c, labels[i]);
         r[i].c.id = r[i].c.root = MG_BUF_INIT(CF_REF_MAX);
-        start(&t[i], race_work, &r[i]);
+        cf_thread(&t[i], race_work, &r[i]);
     }
     for (int i = 0; i < BOXES; i++) {
         pthread_join(t[i], NULL);
@@ -235,7 +229,7 @@ static void destroy_ends_a_command_and_a_write(struct cf *c)
         atomic_store(&e.stop, false);
         if (!cf_check(c, cf_create(c, c->p, c->label, &c->id, &c->root) == MANGO_OK, "create %d failed", i))
             return;
-        start(&t, bodies[i], &e);
+        cf_thread(&t, bodies[i], &e);
         struct mango_stat st = {.struct_size = sizeof(st)};
         struct mango_sv path = i == 0 ? (struct mango_sv){"begun", 5} : (struct mango_sv){"deep/er/f", 9};
         /* it is under way */

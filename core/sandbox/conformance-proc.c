@@ -157,31 +157,18 @@ static void a_terminal_has_a_size(struct cf *c)
 
 /* ---- concurrency ---- */
 
-struct worker {
-    struct cf *c;
-    struct cf_exec x;
-};
-
 /* Ends only when all have started: a backend that runs one after the other does not get there. */
-static void *meet(void *arg)
-{
-    struct worker *w = arg;
-    w->x = (struct cf_exec){.script = "mkdir -p met; : >met/$$; while :; do set -- met/*; [ $# -ge 32 ] && break;"
-                                      " sleep 0.1; done; echo $((6*7)); exit 5",
-                            .limit_ms = MEET_MS};
-    cf_exec(w->c, &w->x);
-    return NULL;
-}
+static const char meet[] = "mkdir -p met; : >met/$$; while :; do set -- met/*; [ $# -ge 32 ] && break;"
+                           " sleep 0.1; done; echo $((6*7)); exit 5";
 
 static void many_commands_at_a_time(struct cf *c)
 {
-    struct worker w[AT_A_TIME];
+    struct cf_beside w[AT_A_TIME];
     pthread_t t[AT_A_TIME];
     (void)cf_says(c, "mkdir met", 0, "");
     for (int i = 0; i < AT_A_TIME; i++) {
-        w[i].c = c;
-        if (pthread_create(&t[i], NULL, meet, &w[i]) != 0)
-            abort();
+        w[i] = (struct cf_beside){.c = c, .x = {.script = meet, .limit_ms = MEET_MS}};
+        cf_thread(&t[i], cf_exec_beside, &w[i]);
     }
     for (int i = 0; i < AT_A_TIME; i++) {
         struct cf_exec *x = &w[i].x;
@@ -194,23 +181,15 @@ static void many_commands_at_a_time(struct cf *c)
     }
 }
 
-static void *command_beside(void *arg)
-{
-    struct worker *w = arg;
-    w->x = (struct cf_exec){.script = "echo begun >begun; while [ ! -e go ]; do sleep 0.1; done; cat go",
-                            .limit_ms = MEET_MS};
-    cf_exec(w->c, &w->x);
-    return NULL;
-}
-
 static void files_beside_a_command(struct cf *c)
 {
-    struct worker w = {.c = c};
+    struct cf_beside w = {
+        .c = c,
+        .x = {.script = "echo begun >begun; while [ ! -e go ]; do sleep 0.1; done; cat go", .limit_ms = MEET_MS}};
     pthread_t t;
     struct mango_stat st;
     bool begun = false;
-    if (pthread_create(&t, NULL, command_beside, &w) != 0)
-        abort();
+    cf_thread(&t, cf_exec_beside, &w);
     for (uint64_t end = cf_in_ms(MEET_MS / 2); !begun && mg_now_ns() < end;)
         begun = cf_stat(c, MG_SV("begun"), 0, &st) == MANGO_OK;
     (void)cf_check(c, begun, "the command's file is not seen while it runs");

@@ -4,21 +4,15 @@
 
 #include "sandbox/conformance-internal.h"
 
-/* What a service offers beyond the lifecycle: lists, pauses, snapshots, timers, packages, archives. */
+/* What a service offers beyond the lifecycle: lists, pauses, timers, packages, archives. */
 
 enum {
-    SLOW_MS = 600000, /* snapshots and packages may take minutes */
-    PAUSE_MS = 1500,  /* long against the ticks of the command that is paused */
-    TICK_MS = 100,    /* at least, from one of its ticks to the next */
-    TICK_SLACK = 2,   /* ticks that begin and end what is counted */
+    PAUSE_MS = 1500, /* long against the ticks of the command that is paused */
+    TICK_MS = 100,   /* at least, from one of its ticks to the next */
+    TICK_SLACK = 2,  /* ticks that begin and end what is counted */
     TIMER_S = 600,
     TAR_BLOCK = 512,
 };
-
-static struct mango_call slow_call(struct mg_err *err)
-{
-    return mg_plugin_call(cf_in_ms(SLOW_MS), NULL, err);
-}
 
 /* ---- list_owned ---- */
 
@@ -40,7 +34,7 @@ static void list(struct cf *c, const char *owner, int mine)
 {
     struct mg_err err;
     struct listing l = {.c = c};
-    struct mango_call call = slow_call(&err);
+    struct mango_call call = cf_slow_call(&err);
     mango_status s = c->p->sandbox->list_owned(c->p->ctx, &call, (struct mango_sv){owner, strlen(owner)}, on_owned, &l);
     (void)cf_check(c, s == MANGO_OK && l.mine == mine && l.others == 0 && l.wrong_label == 0,
                    "status %d: found %d of %d, %d others, %d with another label", (int)s, l.mine, mine, l.others,
@@ -60,7 +54,7 @@ static void case_52_lists_what_this_deployment_owns(struct cf *c)
 static void a_pause_stops_commands_and_keeps_files(struct cf *c)
 {
     struct mg_err err;
-    struct mango_call call = slow_call(&err);
+    struct mango_call call = cf_slow_call(&err);
     (void)cf_check(c, cf_write(c, MG_SV("kept"), MG_SV("x")) == MANGO_OK, "write failed");
     (void)cf_says(c, "(while :; do echo >>ticks; sleep 0.1; done) >/dev/null 2>&1 & sleep 0.5", 0, "");
     uint64_t begun = mg_now_ns();
@@ -70,7 +64,7 @@ static void a_pause_stops_commands_and_keeps_files(struct cf *c)
     uint64_t paused = mg_now_ns();
     (void)poll(NULL, 0, PAUSE_MS);
     uint64_t resumed = mg_now_ns();
-    call = slow_call(&err);
+    call = cf_slow_call(&err);
     s = c->p->sandbox->resume(c->p->ctx, &call, cf_id(c));
     (void)cf_check(c, s == MANGO_OK, "resume: status %d: %s", (int)s, err.text);
     (void)cf_says(c, "cat kept; wc -l <ticks >after", 0, "x");
@@ -80,101 +74,9 @@ static void a_pause_stops_commands_and_keeps_files(struct cf *c)
     snprintf(script, sizeof(script), "test $(cat after) -le $(($(cat before) + %" PRIu64 ")) && echo stopped",
              ran_ms / TICK_MS + TICK_SLACK);
     (void)cf_says(c, script, 0, "stopped\n");
-    call = slow_call(&err);
+    call = cf_slow_call(&err);
     s = c->p->sandbox->resume(c->p->ctx, &call, cf_id(c));
     (void)cf_check(c, s == MANGO_OK, "resume of one that runs: status %d: %s", (int)s, err.text);
-}
-
-/* ---- snapshots ---- */
-
-static bool snapshot(struct cf *c, struct mg_buf *ret)
-{
-    struct mg_err err;
-    struct mango_call call = slow_call(&err);
-    mango_status s = c->p->sandbox->snapshot(c->p->ctx, &call, cf_id(c), (struct mango_buf *)ret);
-    if (!cf_check(c, s == MANGO_OK && ret->len > 0, "snapshot: status %d: %s", (int)s, err.text))
-        return false;
-    if (mg_plugin_can(c->p, MANGO_TRAIT_SNAPSHOT_STOPS | MANGO_CAP_PAUSE)) {
-        call = slow_call(&err);
-        (void)c->p->sandbox->resume(c->p->ctx, &call, cf_id(c));
-    }
-    return true;
-}
-
-static mango_status snapshot_delete(struct cf *c, struct mg_sv snap)
-{
-    struct mg_err err;
-    struct mango_call call = slow_call(&err);
-    return c->p->sandbox->snapshot_delete(c->p->ctx, &call, cf_abi(snap));
-}
-
-/* A sandbox that begins as the snapshot: by fork where there is one, else by a create whose image it is. */
-static bool begin_from(struct cf *c, struct mg_sv snap)
-{
-    struct mango_network net = {.struct_size = sizeof(net), .mode = MANGO_NET_OPEN};
-    struct mango_sandbox_spec spec = {.struct_size = sizeof(spec), .network = &net, .image = cf_abi(snap)};
-    if (!mg_plugin_can(c->p, MANGO_CAP_FORK))
-        return cf_second(c, &spec);
-    struct mg_err err;
-    mg_auto(buf) struct mg_buf identity = MG_BUF_INIT(CF_REF_MAX);
-    struct mg_buf id = MG_BUF_INIT(CF_REF_MAX), root = MG_BUF_INIT(CF_REF_MAX);
-    struct mango_sandbox_ref ref = {.struct_size = sizeof(ref),
-                                    .id = (struct mango_buf *)&id,
-                                    .root = (struct mango_buf *)&root,
-                                    .identity = (struct mango_buf *)&identity};
-    struct mango_call call = slow_call(&err);
-    spec.label = (struct mango_sv){c->other_label, strlen(c->other_label)};
-    spec.owner = (struct mango_sv){c->owner, strlen(c->owner)};
-    mango_status s = c->p->sandbox->fork(c->p->ctx, &call, cf_abi(snap), &spec, &ref);
-    bool ok = cf_check(c, s == MANGO_OK && id.len > 0, "fork: status %d: %s", (int)s, err.text) &&
-              cf_check(c, !mg_sv_eq(mg_buf_view(&id), mg_buf_view(&c->id)), "fork gave the same sandbox");
-    mg_buf_done(&id);
-    mg_buf_done(&root);
-    return ok && cf_second(c, NULL); /* create finds it by its label */
-}
-
-static void a_snapshot_holds_the_files_of_its_moment(struct cf *c)
-{
-    mg_auto(buf) struct mg_buf snap = MG_BUF_INIT(CF_REF_MAX);
-    (void)cf_check(c, cf_write(c, MG_SV("f"), MG_SV("then")) == MANGO_OK, "write failed");
-    if (!snapshot(c, &snap))
-        return;
-    (void)cf_check(c, cf_write(c, MG_SV("f"), MG_SV("now")) == MANGO_OK, "write after the snapshot failed");
-    (void)cf_says(c, "cat f; touch new", 0, "now");
-    if (begin_from(c, mg_buf_view(&snap)))
-        (void)cf_says(c, "cat f; ls", 0, "thenf\n");
-    (void)cf_check(c, cf_write(c, MG_SV("f"), MG_SV("apart")) == MANGO_OK, "write in what was made from it failed");
-    mango_status s = snapshot_delete(c, mg_buf_view(&snap));
-    if (s == MANGO_ERETRY) { /* a service may refuse while what was made from it lives */
-        (void)cf_check(c, cf_destroy(c, c->p, c->label, mg_buf_view(&c->id)) == MANGO_OK, "destroy failed");
-        s = snapshot_delete(c, mg_buf_view(&snap));
-    }
-    (void)cf_check(c, s == MANGO_OK, "snapshot_delete: status %d", (int)s);
-}
-
-static void a_snapshot_that_never_was_is_named_so(struct cf *c)
-{
-    mg_auto(buf) struct mg_buf snap = MG_BUF_INIT(CF_REF_MAX);
-    if (!snapshot(c, &snap))
-        return;
-    mango_status s = snapshot_delete(c, mg_buf_view(&snap));
-    (void)cf_check(c, s == MANGO_OK, "snapshot_delete: status %d", (int)s);
-    s = snapshot_delete(c, mg_buf_view(&snap));
-    (void)cf_check(c, s == MANGO_OK || s == MANGO_ENOENT, "a second snapshot_delete: status %d", (int)s);
-    bool failed = c->failed;
-    size_t len = c->why.len;
-    if (begin_from(c, mg_buf_view(&snap))) {
-        (void)cf_check(c, false, "a sandbox was made from a snapshot that was deleted");
-        return;
-    }
-    c->failed = failed; /* refused, as it must be */
-    c->why.len = len;
-}
-
-static void a_fork_begins_as_its_snapshot(struct cf *c)
-{
-    if (cf_check(c, mg_plugin_can(c->p, MANGO_CAP_SNAPSHOT), "fork without snapshot: there is nothing to begin from"))
-        a_snapshot_holds_the_files_of_its_moment(c);
 }
 
 /* ---- timers ---- */
@@ -183,7 +85,7 @@ static void the_timer_can_be_moved(struct cf *c)
 {
     struct mg_err err;
     for (int i = 1; i <= 2; i++) {
-        struct mango_call call = slow_call(&err);
+        struct mango_call call = cf_slow_call(&err);
         uint64_t want = (uint64_t)i * TIMER_S;
         mango_status s = c->p->sandbox->keep_alive(c->p->ctx, &call, cf_id(c), want);
         (void)cf_check(c, s == MANGO_OK, "keep_alive: status %d: %s", (int)s, err.text);
@@ -199,7 +101,7 @@ static void the_timer_can_be_moved(struct cf *c)
 static mango_status packages(struct cf *c, const char *json)
 {
     struct mg_err err;
-    struct mango_call call = slow_call(&err);
+    struct mango_call call = cf_slow_call(&err);
     return c->p->sandbox->packages(c->p->ctx, &call, cf_id(c), (struct mango_sv){json, strlen(json)}, NULL, NULL);
 }
 
@@ -240,7 +142,7 @@ static int64_t from_tape(void *ctx, char *p, uint64_t n)
 static mango_status archive_in(struct cf *c, const char *path, struct tape *t)
 {
     struct mg_err err;
-    struct mango_call call = slow_call(&err);
+    struct mango_call call = cf_slow_call(&err);
     t->at = 0;
     return c->p->sandbox->archive_in(c->p->ctx, &call, cf_id(c), (struct mango_sv){path, strlen(path)}, from_tape, t);
 }
@@ -249,7 +151,7 @@ static void archives_go_out_and_in(struct cf *c)
 {
     struct mg_err err;
     struct tape t = {.buf = MG_BUF_INIT(CF_OUTPUT_MAX)};
-    struct mango_call call = slow_call(&err);
+    struct mango_call call = cf_slow_call(&err);
     (void)cf_says(
         c,
         "mkdir -p from/sub; printf one >'from/a b'; printf '\\000\\377' >from/sub/bin; chmod 755 from/sub/bin;"
@@ -326,9 +228,6 @@ static void a_durable_workspace_survives_everything(struct cf *c)
 const struct cf_case cf_service_cases[] = {
     CF_CASE(MANGO_CAP_LIST_OWNED, case_52_lists_what_this_deployment_owns),
     CF_CASE(MANGO_CAP_PAUSE, a_pause_stops_commands_and_keeps_files),
-    CF_CASE(MANGO_CAP_SNAPSHOT, a_snapshot_holds_the_files_of_its_moment),
-    CF_CASE(MANGO_CAP_SNAPSHOT, a_snapshot_that_never_was_is_named_so),
-    CF_CASE(MANGO_CAP_FORK, a_fork_begins_as_its_snapshot),
     CF_CASE(MANGO_CAP_KEEP_ALIVE, the_timer_can_be_moved),
     CF_CASE(MANGO_CAP_PACKAGES, packages_that_do_not_exist_are_an_error),
     CF_CASE(MANGO_CAP_ARCHIVES, archives_go_out_and_in),

@@ -85,8 +85,7 @@ static void exec_cancelled(struct cf *c, struct cf_exec *x, unsigned after_us)
 {
     pthread_t t;
     struct trigger tr = {.cancel = mg_cancel_new(), .after_us = after_us};
-    if (pthread_create(&t, NULL, fire, &tr) != 0)
-        abort();
+    cf_thread(&t, fire, &tr);
     x->cancel = tr.cancel;
     cf_exec(c, x);
     pthread_join(t, NULL);

@@ -20,7 +20,8 @@ static const struct {
 } groups[] = {
     {"core", cf_life_cases, false},  {"core", cf_exec_cases, false},     {"core", cf_stop_cases, false},
     {"core", cf_file_cases, false},  {"core", cf_escape_cases, false},   {"core", cf_crash_cases, false},
-    {"option", cf_proc_cases, true}, {"option", cf_service_cases, true}, {"option", cf_boundary_cases, true},
+    {"option", cf_proc_cases, true}, {"option", cf_service_cases, true}, {"option", cf_snapshot_cases, true},
+    {"option", cf_boundary_cases, true},
 };
 
 void cf_say(const struct cf_report *r, const char *fmt, ...)

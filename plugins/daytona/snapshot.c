@@ -77,6 +77,10 @@ mango_status daytona_snapshot(void *ctx, const struct mango_call *call, struct m
     while (s == MANGO_OK && (s = sandbox_get(d, &own, b->id, &seen)) == MANGO_OK && state_is(&seen, "snapshotting"))
         s = remote_wait(d->remote.host, &own, POLL_MS);
     text_printf(&full, SNAPSHOT_PREFIX "%s", name);
+    if (s < 0) { /* it may have been begun, and nobody will ask for it */
+        const struct mango_call undo = remote_undo(d->remote.host, DESTROY_MS);
+        (void)daytona_snapshot_delete(d, &undo, text_view(&full));
+    }
     if (s == MANGO_OK)
         s = d->remote.host->buf_append(d->remote.host, ret, full.ptr, full.len);
     errands_leave(&d->errands, b);

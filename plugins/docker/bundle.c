@@ -96,7 +96,7 @@ static mango_status put(struct docker *d, const struct mango_call *call, const c
 
 mango_status bundle_image(struct docker *d, const struct mango_call *call, const char *image, char ret[TAG_MAX])
 {
-    char child[TAG_MAX], id[TAG_MAX], template[80], found[TAG_MAX], arch[ARCH_MAX];
+    char child[TAG_MAX], id[TAG_MAX], template[TEMPLATE_MAX], found[TAG_MAX], arch[ARCH_MAX];
     struct image made;
     mango_status s = image_ready(d, call, image, WORKSPACE, &made);
     if (s == MANGO_OK && made.arch[0])

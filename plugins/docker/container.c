@@ -262,8 +262,7 @@ mango_status container_post(const struct docker *d, const struct mango_call *cal
 
 static void undo_volume(const struct docker *d, const char *name)
 {
-    const struct mango_call own = {.struct_size = sizeof(own),
-                                   .deadline_ns = now_ns(d->host) + CONTROL_MS * UINT64_C(1000000)};
+    const struct mango_call own = call_of_ours(d);
     (void)volume_drop(d, &own, name);
 }
 

@@ -163,8 +163,7 @@ static mango_status bind(struct docker *d, const struct mango_call *call, const 
 /* A start that was refused leaves no container; the volume is new and goes with it. */
 static void undo(const struct docker *d, const char *name, struct mango_sv label)
 {
-    struct mango_call own = {.struct_size = sizeof(own),
-                             .deadline_ns = now_ns(d->host) + CONTROL_MS * UINT64_C(1000000)};
+    const struct mango_call own = call_of_ours(d);
     (void)container_remove(d, &own, name, label);
 }
 

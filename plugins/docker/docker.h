@@ -29,6 +29,7 @@ enum {
     IMAGE_MAX = 512,         /* bytes of an image's name */
     ROOT_MAX = 512,          /* bytes of the workspace's path */
     CONTROL_MS = 30000,      /* one call to the Engine that moves no content */
+    TEMPLATE_MAX = 80,       /* bytes of a template's name or id, NUL included */
     DESTROY_WAIT_MS = 10000, /* for calls inside to end once the container is gone */
     KILL_WAIT_MS = 3000,     /* for everything of a command to be dead after a kill */
 };
@@ -37,6 +38,7 @@ enum {
 #define BOX_PATH "/.mango/box"
 #define FORK_REPO "mango-fork" /* images of sandboxes that began as a snapshot: mango-fork:LABEL */
 #define SNAPSHOT_REPO "mango-snapshot"
+#define UNFINISHED_REPO "mango-unfinished" /* of snapshots whose names nobody knows yet */
 
 struct settings {
     char *image, *user, *runtime, *network, *config_dir;
@@ -112,6 +114,8 @@ struct engine_res {
 /* MANGO_OK: an answer came, good or bad. The caller frees the answer in every case. */
 mango_status engine_call(const struct docker *d, const struct mango_call *call, const struct engine_req *req,
                          struct engine_res *ret);
+/* For what is taken back after a failure: neither the token nor the deadline of the call that failed. */
+struct mango_call call_of_ours(const struct docker *d);
 struct mango_sv engine_body(const struct docker *d, const struct engine_res *r); /* checked JSON, or empty */
 void engine_free(const struct docker *d, struct engine_res *r);
 /* The Engine's own words with what was tried; the class follows from the HTTP status. */
@@ -147,9 +151,16 @@ mango_status image_inspect(struct docker *d, const struct mango_call *call, cons
                            char ret_arch[ARCH_MAX]);
 
 /* A container that never runs, to make an image of; whoever made it drops it. */
-mango_status template_make(const struct docker *d, const struct mango_call *call, const char *image, char ret_id[80]);
-void template_drop(const struct docker *d, const char *id);
-void templates_sweep(const struct docker *d, const struct mango_call *call); /* those of processes that died */
+mango_status template_make(const struct docker *d, const struct mango_call *call, const char *image,
+                           char ret_name[TEMPLATE_MAX]);
+void template_drop(const struct docker *d, const char *name);
+/* Another name for an image. */
+mango_status image_tag(const struct docker *d, const struct mango_call *call, struct mango_sv image, const char *repo,
+                       struct mango_sv tag);
+/* Takes the name away, and the image where it was its last. MANGO_ENOENT: there is none. */
+mango_status image_drop(const struct docker *d, const struct mango_call *call, struct mango_sv name);
+/* Templates and unfinished snapshots of processes that died. */
+void templates_sweep(const struct docker *d, const struct mango_call *call);
 /* name: "repository:tag"; kind and base become labels. */
 mango_status image_commit(const struct docker *d, const struct mango_call *call, const char *id, const char *name,
                           const char *kind, const char *base);

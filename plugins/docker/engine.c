@@ -85,6 +85,12 @@ mango_status engine_call(const struct docker *d, const struct mango_call *call, 
     return unreachable(d, call, s, res.flags);
 }
 
+struct mango_call call_of_ours(const struct docker *d)
+{
+    return (struct mango_call){.struct_size = sizeof(struct mango_call),
+                               .deadline_ns = now_ns(d->host) + CONTROL_MS * UINT64_C(1000000)};
+}
+
 void engine_free(const struct docker *d, struct engine_res *r)
 {
     d->host->buf_free(d->host, r->body);

@@ -20,6 +20,9 @@ enum { N_LINKS = sizeof(links) / sizeof(links[0]) };
 enum {
     PULL_LINE_MAX = 64 * 1024, /* bytes of one line of a pull's progress */
     TEMPLATE_S = 3600,         /* age of a template before it counts as left behind by a crash */
+    TEMPLATE_DIGITS = 32,      /* of its name */
+    LOST_TRIES = 20,           /* looks for a container whose making was not answered */
+    LOST_PAUSE_MS = 50,
 };
 
 static mango_status check_name(const struct docker *d, const struct mango_call *call, const char *image)
@@ -201,7 +204,7 @@ mango_status image_commit(const struct docker *d, const struct mango_call *call,
     text_printf(&body, "{\"Labels\":{\"io.mango.kind\":\"%s\",\"io.mango.base\":", kind);
     text_jsonz(&body, base);
     text_add(&body, "}}");
-    const struct engine_req req = {.method = "POST", .path = path.ptr, .body = text_view(&body)};
+    const struct engine_req req = {.method = "POST", .path = path.ptr, .body = text_view(&body), .once = true};
     mango_status s =
         path.bad || body.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
     if (s == MANGO_OK && r.status != 201)
@@ -210,36 +213,87 @@ mango_status image_commit(const struct docker *d, const struct mango_call *call,
     return s;
 }
 
-mango_status template_make(const struct docker *d, const struct mango_call *call, const char *image, char ret_id[80])
+mango_status image_tag(const struct docker *d, const struct mango_call *call, struct mango_sv image, const char *repo,
+                       struct mango_sv tag)
 {
-    text_auto struct text body = {0};
     struct engine_res r = {0};
-    ret_id[0] = '\0';
-    text_add(&body, "{\"Image\":");
-    text_jsonz(&body, image);
-    text_add(&body, ",\"Entrypoint\":[\"" BOX_PATH "\"],\"Cmd\":[\"init\"],\"NetworkDisabled\":true,"
-                    "\"Labels\":{\"io.mango.kind\":\"template\"},\"HostConfig\":{\"NetworkMode\":\"none\"}}");
-    const struct engine_req req = {
-        .method = "POST", .path = "/containers/create", .body = text_view(&body), .control = true};
-    mango_status s = body.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
-    if (s == MANGO_OK && (r.status != 201 || !json_copy(engine_body(d, &r), "Id", ret_id, 80)))
-        s = engine_fail(d, call, &r, "make a container of the image");
+    char path[256];
+    snprintf(path, sizeof(path), "/images/%.*s/tag?repo=%s&tag=%.*s", (int)image.len, image.ptr, repo, (int)tag.len,
+             tag.ptr);
+    const struct engine_req req = {.method = "POST", .path = path, .control = true};
+    mango_status s = engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status == 404)
+        s = fail(d->host, call, MANGO_ENOENT, "the snapshot does not exist");
+    else if (s == MANGO_OK && r.status != 201)
+        s = engine_fail(d, call, &r, "name the image of a snapshot");
     engine_free(d, &r);
     return s;
 }
 
-void template_drop(const struct docker *d, const char *id)
+mango_status image_drop(const struct docker *d, const struct mango_call *call, struct mango_sv name)
 {
-    const struct mango_call own = {.struct_size = sizeof(own),
-                                   .deadline_ns = now_ns(d->host) + CONTROL_MS * UINT64_C(1000000)};
-    if (id[0])
-        (void)container_drop(d, &own, id);
+    struct engine_res r = {0};
+    char path[128];
+    snprintf(path, sizeof(path), "/images/%.*s", (int)name.len, name.ptr);
+    const struct engine_req req = {.method = "DELETE", .path = path, .control = true};
+    mango_status s = engine_call(d, call, &req, &r);
+    if (s == MANGO_OK && r.status == 404)
+        s = fail(d->host, call, MANGO_ENOENT, "the snapshot does not exist");
+    else if (s == MANGO_OK && r.status != 200)
+        s = engine_fail(d, call, &r, "remove the snapshot");
+    engine_free(d, &r);
+    return s;
+}
+
+/* It may still come: the Engine does not stop when nobody listens any more. */
+static void template_lost(const struct docker *d, const char *name)
+{
+    const struct mango_call own = call_of_ours(d);
+    struct container c = {0};
+    for (int i = 0; i < LOST_TRIES && container_inspect(d, &own, name, &c) == MANGO_OK && !c.there; i++) {
+        struct timespec ts = {.tv_nsec = LOST_PAUSE_MS * 1000000L};
+        nanosleep(&ts, NULL);
+    }
+    template_drop(d, name);
+}
+
+/* Named by us, so that one is found whose making was not answered. */
+mango_status template_make(const struct docker *d, const struct mango_call *call, const char *image,
+                           char ret_name[TEMPLATE_MAX])
+{
+    text_auto struct text body = {0};
+    struct engine_res r = {0};
+    char digits[TEMPLATE_DIGITS + 1], path[128];
+    random_hex(digits, TEMPLATE_DIGITS);
+    snprintf(ret_name, TEMPLATE_MAX, "mango-template-%s", digits);
+    snprintf(path, sizeof(path), "/containers/create?name=%s", ret_name);
+    text_add(&body, "{\"Image\":");
+    text_jsonz(&body, image);
+    text_add(&body, ",\"Entrypoint\":[\"" BOX_PATH "\"],\"Cmd\":[\"init\"],\"NetworkDisabled\":true,"
+                    "\"Labels\":{\"io.mango.kind\":\"template\"},\"HostConfig\":{\"NetworkMode\":\"none\"}}");
+    const struct engine_req req = {.method = "POST", .path = path, .body = text_view(&body), .control = true};
+    mango_status s = body.bad ? fail(d->host, call, MANGO_ERETRY, "out of memory") : engine_call(d, call, &req, &r);
+    if (s < 0 && !body.bad)
+        template_lost(d, ret_name);
+    else if (s == MANGO_OK && r.status != 201 && r.status != 409) /* 409: ours, by a request that was sent again */
+        s = engine_fail(d, call, &r, "make a container of the image");
+    if (s < 0)
+        ret_name[0] = '\0';
+    engine_free(d, &r);
+    return s;
+}
+
+void template_drop(const struct docker *d, const char *name)
+{
+    const struct mango_call own = call_of_ours(d);
+    if (name[0])
+        (void)container_drop(d, &own, name);
 }
 
 mango_status image_make(struct docker *d, const struct mango_call *call, const char *image, const char *root,
                         const char *child)
 {
-    char id[80];
+    char id[TEMPLATE_MAX];
     mango_status s = template_make(d, call, image, id);
     if (s == MANGO_OK)
         s = put_files(d, call, id, root);
@@ -283,23 +337,56 @@ mango_status image_ready(struct docker *d, const struct mango_call *call, const 
     return s;
 }
 
+/* Whoever made it has had its time. */
+static bool left_behind(struct mango_sv item)
+{
+    int64_t created_s = 0;
+    return json_int(item, "Created", &created_s) && created_s < (int64_t)time(NULL) - TEMPLATE_S;
+}
+
+static void sweep_template(const struct docker *d, struct mango_sv item)
+{
+    char id[TEMPLATE_MAX];
+    if (json_copy(item, "Id", id, sizeof(id)))
+        template_drop(d, id);
+}
+
+static void sweep_unfinished(const struct docker *d, struct mango_sv item)
+{
+    static const char repo[] = UNFINISHED_REPO ":";
+    const struct mango_call own = call_of_ours(d);
+    struct mango_sv tag;
+    for (uint64_t pos = 0; json_next(json_get(item, "RepoTags"), &pos, NULL, &tag);) {
+        text_auto struct text name = {0};
+        if (json_text(tag, &name) && !name.bad && strncmp(name.ptr, repo, sizeof(repo) - 1) == 0)
+            (void)image_drop(d, &own, text_view(&name));
+    }
+}
+
 void templates_sweep(const struct docker *d, const struct mango_call *call)
 {
-    text_auto struct text path = {0};
-    struct engine_res r = {0};
-    struct mango_sv item;
-    char id[80];
-    int64_t created_s = 0;
-    text_add(&path, "/containers/json?all=1&filters=");
-    text_url(&path, sv_z("{\"label\":[\"io.mango.kind=template\"],\"status\":[\"created\"]}"));
-    const struct engine_req req = {.method = "GET", .path = path.ptr, .control = true};
-    if (!path.bad && engine_call(d, call, &req, &r) == MANGO_OK && r.status == 200) {
-        struct mango_sv all = engine_body(d, &r);
-        for (uint64_t pos = 0; json_next(all, &pos, NULL, &item);) {
-            if (json_int(item, "Created", &created_s) && created_s < (int64_t)time(NULL) - TEMPLATE_S &&
-                json_copy(item, "Id", id, sizeof(id)))
-                template_drop(d, id);
+    static const struct {
+        const char *list, *filter;
+        void (*drop)(const struct docker *d, struct mango_sv item);
+    } kinds[] = {
+        {"/containers/json?all=1&filters=", "{\"label\":[\"io.mango.kind=template\"],\"status\":[\"created\"]}",
+         sweep_template},
+        {"/images/json?filters=", "{\"reference\":[\"" UNFINISHED_REPO "\"]}", sweep_unfinished},
+    };
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        text_auto struct text path = {0};
+        struct engine_res r = {0};
+        struct mango_sv item;
+        text_add(&path, kinds[i].list);
+        text_url(&path, sv_z(kinds[i].filter));
+        const struct engine_req req = {.method = "GET", .path = path.ptr, .control = true};
+        if (!path.bad && engine_call(d, call, &req, &r) == MANGO_OK && r.status == 200) {
+            struct mango_sv all = engine_body(d, &r);
+            for (uint64_t pos = 0; json_next(all, &pos, NULL, &item);) {
+                if (left_behind(item))
+                    kinds[i].drop(d, item);
+            }
         }
+        engine_free(d, &r);
     }
-    engine_free(d, &r);
 }

@@ -114,18 +114,40 @@ static mango_status copy_workspace(struct box *b, const struct mango_call *call,
     return s;
 }
 
+static bool snapshot_ok(struct mango_sv name)
+{
+    size_t prefix = sizeof(SNAPSHOT_REPO);
+    return name.len > prefix && memcmp(name.ptr, SNAPSHOT_REPO ":", prefix) == 0 &&
+           sv_hex((struct mango_sv){name.ptr + prefix, name.len - prefix}, SNAPSHOT_DIGITS);
+}
+
+/* The Engine goes on with an image when nobody listens any more: until it has been told to us it has a name that a
+ * later start sweeps. */
+static mango_status save(struct docker *d, const struct mango_call *call, const char *template, const char *base,
+                         struct mango_buf *ret_snapshot)
+{
+    const struct mango_call own = call_of_ours(d);
+    char digits[SNAPSHOT_DIGITS + 1], unfinished[TAG_MAX], name[TAG_MAX];
+    random_hex(digits, SNAPSHOT_DIGITS);
+    snprintf(unfinished, sizeof(unfinished), UNFINISHED_REPO ":%s", digits);
+    snprintf(name, sizeof(name), SNAPSHOT_REPO ":%s", digits);
+    mango_status s = image_commit(d, call, template, unfinished, "snapshot", base);
+    if (s == MANGO_OK && (s = image_tag(d, call, sv_z(unfinished), SNAPSHOT_REPO, sv_z(digits))) < 0)
+        (void)image_drop(d, &own, sv_z(name));
+    (void)image_drop(d, &own, sv_z(unfinished));
+    return s == MANGO_OK ? d->host->buf_append(d->host, ret_snapshot, name, strlen(name)) : s;
+}
+
 mango_status docker_snapshot(void *ctx, const struct mango_call *call, struct mango_sv id,
                              struct mango_buf *ret_snapshot)
 {
     struct docker *d = ctx;
     struct box *b;
     struct container c;
-    char template[80] = "", digits[SNAPSHOT_DIGITS + 1], name[TAG_MAX];
+    char template[TEMPLATE_MAX] = "";
     mango_status s = box_enter(d, call, id, &b);
     if (s < 0)
         return s;
-    random_hex(digits, SNAPSHOT_DIGITS);
-    snprintf(name, sizeof(name), SNAPSHOT_REPO ":%s", digits);
     s = container_inspect(d, call, b->live.id, &c);
     if (s == MANGO_OK && !c.there)
         s = fail(d->host, call, MANGO_EGONE, "the workspace is lost: the container %s does not exist any more",
@@ -135,53 +157,18 @@ mango_status docker_snapshot(void *ctx, const struct mango_call *call, struct ma
     if (s == MANGO_OK)
         s = copy_workspace(b, call, template);
     if (s == MANGO_OK)
-        s = image_commit(d, call, template, name, "snapshot", c.image);
+        s = save(d, call, template, c.image, ret_snapshot);
     template_drop(d, template);
     live_leave(&b->live);
-    return s == MANGO_OK ? d->host->buf_append(d->host, ret_snapshot, name, strlen(name)) : s;
-}
-
-static bool snapshot_ok(struct mango_sv name)
-{
-    size_t prefix = sizeof(SNAPSHOT_REPO);
-    return name.len > prefix && memcmp(name.ptr, SNAPSHOT_REPO ":", prefix) == 0 &&
-           sv_hex((struct mango_sv){name.ptr + prefix, name.len - prefix}, SNAPSHOT_DIGITS);
+    return s;
 }
 
 /* Sandboxes that began as it hold a name of their own on the image. */
 mango_status docker_snapshot_delete(void *ctx, const struct mango_call *call, struct mango_sv snapshot)
 {
-    struct docker *d = ctx;
-    struct engine_res r = {0};
-    char path[128];
     if (!snapshot_ok(snapshot))
-        return fail(d->host, call, MANGO_EINVALID, "that is no name of a snapshot");
-    snprintf(path, sizeof(path), "/images/%.*s", (int)snapshot.len, snapshot.ptr);
-    const struct engine_req req = {.method = "DELETE", .path = path, .control = true};
-    mango_status s = engine_call(d, call, &req, &r);
-    if (s == MANGO_OK && r.status == 404)
-        s = fail(d->host, call, MANGO_ENOENT, "the snapshot does not exist");
-    else if (s == MANGO_OK && r.status != 200)
-        s = engine_fail(d, call, &r, "remove the snapshot");
-    engine_free(d, &r);
-    return s;
-}
-
-static mango_status name_fork(struct docker *d, const struct mango_call *call, struct mango_sv snapshot,
-                              struct mango_sv label)
-{
-    struct engine_res r = {0};
-    char path[256];
-    snprintf(path, sizeof(path), "/images/%.*s/tag?repo=" FORK_REPO "&tag=%.*s", (int)snapshot.len, snapshot.ptr,
-             (int)label.len, label.ptr);
-    const struct engine_req req = {.method = "POST", .path = path, .control = true};
-    mango_status s = engine_call(d, call, &req, &r);
-    if (s == MANGO_OK && r.status == 404)
-        s = fail(d->host, call, MANGO_ENOENT, "the snapshot does not exist");
-    else if (s == MANGO_OK && r.status != 201)
-        s = engine_fail(d, call, &r, "name the image of the fork");
-    engine_free(d, &r);
-    return s;
+        return fail(((struct docker *)ctx)->host, call, MANGO_EINVALID, "that is no name of a snapshot");
+    return image_drop(ctx, call, snapshot);
 }
 
 mango_status docker_fork(void *ctx, const struct mango_call *call, struct mango_sv snapshot,
@@ -192,7 +179,7 @@ mango_status docker_fork(void *ctx, const struct mango_call *call, struct mango_
     struct mango_sandbox_spec own = *spec;
     if (!snapshot_ok(snapshot) || spec->label.len != LABEL_LEN)
         return fail(d->host, call, MANGO_EINVALID, "that is no name of a snapshot, or no label");
-    mango_status s = name_fork(d, call, snapshot, spec->label);
+    mango_status s = image_tag(d, call, snapshot, FORK_REPO, spec->label);
     if (s < 0)
         return s;
     snprintf(image, sizeof(image), FORK_REPO ":%.*s", (int)spec->label.len, spec->label.ptr);

@@ -45,7 +45,7 @@ mango_status osb_snapshot(void *ctx, const struct mango_call *call, struct mango
     struct osb *o = ctx;
     struct errands_box *b;
     struct api_res r;
-    char path[ID_MAX + 64], made[ID_MAX + 1];
+    char path[ID_MAX + 64], made[ID_MAX + 1], name[sizeof(SNAPSHOT_PREFIX) + ID_MAX];
     text_auto struct text body = {0};
     mango_status s = errands_enter(&o->errands, call, id, &b);
     if (s < 0)
@@ -59,13 +59,16 @@ mango_status osb_snapshot(void *ctx, const struct mango_call *call, struct mango
     else if (s == MANGO_OK && (!json_copy(r.body, "id", made, sizeof(made)) || !remote_id_ok(sv_z(made))))
         s = fail(o->remote.host, call, MANGO_EINTERNAL, "OpenSandbox named no snapshot");
     api_free(o, &r);
-    if (s == MANGO_OK)
-        s = wait_ready(o, &own, made);
     if (s == MANGO_OK) {
-        char name[sizeof(SNAPSHOT_PREFIX) + ID_MAX];
         snprintf(name, sizeof(name), SNAPSHOT_PREFIX "%s", made);
-        s = o->remote.host->buf_append(o->remote.host, ret, name, strlen(name));
+        s = wait_ready(o, &own, made);
+        if (s < 0) { /* nobody will ask for it */
+            const struct mango_call undo = remote_undo(o->remote.host, DESTROY_MS);
+            (void)osb_snapshot_delete(o, &undo, sv_z(name));
+        }
     }
+    if (s == MANGO_OK)
+        s = o->remote.host->buf_append(o->remote.host, ret, name, strlen(name));
     errands_leave(&o->errands, b);
     return s;
 }

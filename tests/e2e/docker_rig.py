@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -39,11 +40,17 @@ def waits(marker, command="cat {}"):
     return f"mkfifo {marker} 2>/dev/null; {command.replace('{}', marker)}"
 
 
+REFUSED = b"HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: 44\r\n\r\n" + b'{"message":"write: no space left on device"}'
+
+
 class Wire:
-    """A socket between a plugin and the Engine, whose connections can be cut."""
+    """A socket between a plugin and the Engine, whose connections can be cut.
+
+    trap: (bytes in the head of a request, what happens to each that has them). "refused": the Engine's words for a full disk; "before": the connection ends and the
+    Engine sees nothing of it; "after": it ends instead of the answer; or a function, which is called first, and the request passes."""
 
     def __init__(self, path):
-        self.path, self.pairs, self.server = path, [], socket.socket(socket.AF_UNIX)
+        self.path, self.pairs, self.trap, self.sprung, self.server = path, [], None, 0, socket.socket(socket.AF_UNIX)
         self.server.bind(path)
         self.server.listen(64)
         threading.Thread(target=self._accept, daemon=True).start()
@@ -57,17 +64,36 @@ class Wire:
             far = socket.socket(socket.AF_UNIX)
             far.connect(os.environ["DOCKER_HOST"].removeprefix("unix://"))
             self.pairs.append((near, far))
-            for a, b in ((near, far), (far, near)):
-                threading.Thread(target=self._pump, args=(a, b), daemon=True).start()
+            lost = threading.Event()  # what the Engine says from now on
+            for a, b, up in ((near, far, True), (far, near, False)):
+                threading.Thread(target=self._pump, args=(a, b, up, lost), daemon=True).start()
 
-    @staticmethod
-    def _pump(a, b):
+    def _pump(self, a, b, up, lost):
         try:
             while data := a.recv(65536):
+                if up and self.trap and self.trap[0] in data:
+                    self._spring(a, lost, self.trap[1])
+                elif not up and lost.is_set():
+                    break
                 b.sendall(data)
             b.shutdown(socket.SHUT_WR)
+            if lost.is_set():
+                b.close()
         except OSError:
             pass
+
+    def _spring(self, near, lost, what):
+        """Raises where the request ends here."""
+        self.sprung += 1
+        if callable(what):
+            what()
+        elif what == "after":
+            lost.set()
+        else:
+            if what == "refused":
+                near.sendall(REFUSED)
+            near.shutdown(socket.SHUT_RDWR)
+            raise OSError(what)
 
     def cut(self):
         pairs, self.pairs = self.pairs, []  # those of now: the plugin connects again at once
@@ -114,6 +140,13 @@ class Boxes(unittest.TestCase):
         self.addCleanup(lambda: subprocess.run(["docker", "rm", "-f", "mango-" + self.box], capture_output=True, check=False))
         self.made = self.d.create(self.box, **self.limits)
         self.addCleanup(self.end_box)
+
+    def on_a_wire(self):
+        """Before setUp: the driver's way to the Engine is self.wire."""
+        folder = self.enterContext(tempfile.TemporaryDirectory(prefix="mango-wire.", dir="/tmp"))
+        self.wire = Wire(os.path.join(folder, "docker.sock"))
+        self.addCleanup(self.wire.close)
+        self.env = {"MANGO_DOCKER_HOST": "unix://" + self.wire.path}
 
     def end_box(self):
         if self.d.process.poll() is None:

@@ -1,8 +1,5 @@
 """The sandbox `docker` behind a proxy that cuts its connections to the Engine."""
-import os
-import tempfile
-
-from docker_rig import Boxes, Wire, under_engine
+from docker_rig import Boxes, under_engine
 from harness import main, wait_for
 from sandbox import OK
 
@@ -11,10 +8,7 @@ under_engine(__file__)
 
 class Cut(Boxes):
     def setUp(self):
-        folder = self.enterContext(tempfile.TemporaryDirectory(prefix="mango-cut.", dir="/tmp"))
-        self.wire = Wire(os.path.join(folder, "docker.sock"))
-        self.addCleanup(self.wire.close)
-        self.env = {"MANGO_DOCKER_HOST": "unix://" + self.wire.path}
+        self.on_a_wire()
         super().setUp()
 
     def test_case_57_a_cut_stream_is_no_success_and_nothing_starts_twice(self):
