@@ -196,6 +196,7 @@ e2e_tests = \
 	tests/e2e/test_docker_cut.py \
 	tests/e2e/test_docker_plain.py \
 	tests/e2e/test_docker_remote.py \
+	tests/e2e/test_docker_snapshots.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_errand.py \
 	tests/e2e/test_fencing.py \
@@ -227,6 +228,7 @@ e2e_tests = \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_skills.py \
 	tests/e2e/test_srt.py \
+	tests/e2e/test_srt_chaos.py \
 	tests/e2e/test_srt_limits.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_threads.py \
@@ -355,6 +357,7 @@ EXTRA_DIST += \
 	tests/e2e/test_docker_cut.py \
 	tests/e2e/test_docker_plain.py \
 	tests/e2e/test_docker_remote.py \
+	tests/e2e/test_docker_snapshots.py \
 	tests/e2e/test_docs.py \
 	tests/e2e/test_errand.py \
 	tests/e2e/test_fencing.py \
@@ -386,6 +389,7 @@ EXTRA_DIST += \
 	tests/e2e/test_server_tools.py \
 	tests/e2e/test_skills.py \
 	tests/e2e/test_srt.py \
+	tests/e2e/test_srt_chaos.py \
 	tests/e2e/test_srt_limits.py \
 	tests/e2e/test_streams.py \
 	tests/e2e/test_threads.py \

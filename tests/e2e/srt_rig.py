@@ -1,4 +1,5 @@
 """One sandbox of the backend `srt`, driven without a server. A mangod as root, and one as another user, are two ways to the same."""
+import glob
 import os
 import shutil
 import subprocess
@@ -21,6 +22,11 @@ def need_bubblewrap():
         raise unittest.SkipTest(f"no namespaces can be made here: {done.stderr.strip()}")
     if os.geteuid() != 0:
         raise unittest.SkipTest("the parts as another user need root")
+
+
+def groups(box):
+    """Control groups of the sandbox with this label."""
+    return glob.glob(f"/sys/fs/cgroup/**/session-{box}", recursive=True)
 
 
 class Case(unittest.TestCase):

@@ -2,7 +2,6 @@
 binding names, and none that a binding names is gone.
 
 A few of the boundaries of test_sandbox_chaos.py, since each takes 5 s here; MANGO_TEST_CHAOS_ALL=1 runs all of them."""
-import os
 import threading
 import unittest
 
@@ -14,7 +13,6 @@ under_engine(__file__, MANGO_TEST_CHAOS_SANDBOX="docker")
 import test_sandbox_chaos as chaos  # noqa: E402  # pylint: disable=wrong-import-position
 from test_sandboxes import run, text_of  # noqa: E402  # pylint: disable=wrong-import-position
 
-FEW = ("first_turn_killed_at_sandbox_after_create", "second_turn_killed_at_sandbox_before_advance", "deletion_killed_at_sandbox_after_destroy")
 APART_S = (0.0, 0.15, 0.4)  # between the start of an operation and the kill: in create, in start, in the command
 
 
@@ -31,6 +29,7 @@ class Witness:
         return sorted(set(names))
 
 
+@chaos.keep_few
 class MangodDies(Witness, chaos.Chaos):
     pass
 
@@ -98,10 +97,6 @@ class EngineDies(Witness, chaos.Life):
             self.delete(m, session)
             self.nothing_left(m)
 
-
-for name in [n for n in dir(MangodDies) if n.startswith("test_")]:
-    if not os.environ.get("MANGO_TEST_CHAOS_ALL") and not any(few in name for few in FEW):
-        setattr(MangodDies, name, None)
 
 if __name__ == "__main__":
     main()

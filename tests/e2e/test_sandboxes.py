@@ -6,11 +6,9 @@ import unittest
 from harness import Database, Mangod, main, wait_for
 from test_cli import Cli
 
-BASE = ("state", "local")
 
-
-def folders(m):
-    path = os.path.join(m.dir, *BASE)
+def folders(m, backend="local"):
+    path = os.path.join(m.dir, "state", backend)
     return sorted(name for name in os.listdir(path) if name.startswith("session-")) if os.path.isdir(path) else []
 
 

@@ -1,5 +1,4 @@
 """What all processes of one sandbox of the backend `srt` use together is bounded by a control group, and its neighbours do not feel it."""
-import glob
 import os
 import statistics
 import time
@@ -7,7 +6,7 @@ import unittest
 
 from harness import main, wait_for
 from sandbox import OK, label
-from srt_rig import Case, need_bubblewrap
+from srt_rig import Case, groups, need_bubblewrap
 
 MIB = 1 << 20
 NEIGHBOUR_CALLS = 20
@@ -35,10 +34,6 @@ def groups_can_be_made():
             return False
         os.rmdir(probe)
     return True
-
-
-def groups(box):
-    return glob.glob(f"/sys/fs/cgroup/**/session-{box}", recursive=True)
 
 
 class Limits(Case):
