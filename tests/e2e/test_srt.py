@@ -248,6 +248,11 @@ class Life(Case):
                 self.driver(**env)
             self.assertIn(words, str(e.exception).splitlines()[0])
 
+    def test_case_61_orphans_leave_no_zombies(self):
+        d = self.start()
+        d.sh(self.box, "i=0; while [ $i -lt 300 ]; do (sleep 0.01 &); i=$((i+1)); done")
+        wait_for("no zombies", lambda: int(d.out(self.box, "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '; true")) < 10)
+
     def test_a_root_of_its_own(self):
         rootfs = os.path.join(self.dir, "rootfs")
         for folder in ("bin", "etc", "lib"):
@@ -405,6 +410,23 @@ class Server(unittest.TestCase):
             self.assertEqual(len([n for n in os.listdir(base) if n.startswith("session-")]), 1)
             m.client.delete(f"/v1/sessions/{session['id']}")
             wait_for("nothing is left of it", lambda: [n for n in os.listdir(base) if n.startswith("session-")] == [], timeout=30)
+
+    def test_case_63_without_what_isolates_the_server_does_not_start(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory(prefix="mango-srt."))
+        without = os.path.join(folder, "mangod")
+        with open(without, "w", encoding="ascii") as f:
+            f.write("#!/bin/sh\nexec unshare --user --map-root-user sh -c 'echo 0 >/proc/sys/user/max_user_namespaces; exec \"$0\"' " + os.path.join(BUILD, "mangod"))
+        os.chmod(without, 0o755)
+        for env, binary, words in (
+            ({"MANGO_SRT_BWRAP": "/nonexistent/bwrap"}, None, "install bubblewrap"),
+            ({"MANGO_SRT_SETTINGS_FILE": "/nonexistent/settings"}, None, "/nonexistent/settings"),
+            ({}, without, "the right to make namespaces"),
+        ):
+            with self.subTest(words), Mangod(sandbox="srt", env=env, start=False) as m:
+                m.binary = binary or m.binary
+                m.start(wait=False)
+                self.assertEqual(m.process.wait(60), 78, m.process.log())
+                self.assertIn(words, m.process.log())
 
 
 if __name__ == "__main__":
