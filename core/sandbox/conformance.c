@@ -18,9 +18,9 @@ static const struct {
     const struct cf_case *cases;
     bool optional; /* only what is claimed is run */
 } groups[] = {
-    {"core", cf_life_cases, false},  {"core", cf_exec_cases, false},     {"core", cf_stop_cases, false},
-    {"core", cf_file_cases, false},  {"core", cf_escape_cases, false},   {"core", cf_crash_cases, false},
-    {"option", cf_proc_cases, true}, {"option", cf_service_cases, true}, {"option", cf_snapshot_cases, true},
+    {"core", cf_life_cases, false},      {"core", cf_exec_cases, false},     {"core", cf_stop_cases, false},
+    {"core", cf_file_cases, false},      {"core", cf_escape_cases, false},   {"core", cf_crash_cases, false},
+    {"option", cf_proc_cases, true},     {"option", cf_service_cases, true}, {"option", cf_snapshot_cases, true},
     {"option", cf_boundary_cases, true},
 };
 
