@@ -40,10 +40,16 @@ bench: $(benchmarks) mangod$(EXEEXT) tests/support/fake-model$(EXEEXT) plugins/l
 
 # files: tests/bench/*.py
 dist_noinst_SCRIPTS += \
+	tests/bench/bench.py \
 	tests/bench/container_rows.py \
 	tests/bench/docker_rows.py \
 	tests/bench/objects.py \
 	tests/bench/remote_rows.py \
+	tests/bench/rows_http.py \
+	tests/bench/rows_objects.py \
+	tests/bench/rows_sandbox.py \
+	tests/bench/rows_server.py \
+	tests/bench/rows_turn.py \
 	tests/bench/run.py \
 	tests/bench/worker_memory.py
 

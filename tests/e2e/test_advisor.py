@@ -6,7 +6,7 @@ import unittest
 
 from harness import Database, FakeModel, Mangod, main, wait_for
 from rig import add_boundaries, killed
-from threads import Team, ThreadCase, task
+from threads import Team, ThreadCase
 from turns import CUSTOM, GATE, IDLE, TOOLSET, bash, custom_result, fake, interrupt, message, of, pass_gate, reason, shown
 
 ADVISOR = {"type": "advisor", "model": "adviser"}

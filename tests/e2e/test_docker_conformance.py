@@ -1,11 +1,10 @@
 """`mango conformance docker` on a real Engine, which tests/support/docker-run starts."""
 import os
 import subprocess
-import sys
 import unittest
 
 from docker_rig import under_engine
-from harness import BUILD, SRC, main
+from harness import BUILD, main
 
 under_engine(__file__)
 

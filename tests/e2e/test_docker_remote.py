@@ -8,12 +8,11 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import unittest
 
 from docker_rig import under_engine, waits
-from harness import BUILD, SRC, main, skip, wait_for
+from harness import BUILD, main, skip, wait_for
 from sandbox import EINVALID, ERETRY, OK, Driver, label
 
 under_engine(__file__, MANGO_TEST_DOCKER_TLS="1")

@@ -2,7 +2,6 @@
 nothing else: the worker comes with its own loader and libraries."""
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import sys

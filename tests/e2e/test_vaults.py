@@ -8,7 +8,7 @@ import time
 import unittest
 
 from api import ApiError
-from harness import BUILD, Database, FakeModel, Mangod, main, wait_for
+from harness import BUILD, FakeModel, Mangod, main, wait_for
 from mcp_peer import McpPeer
 from rig import sanitized
 from vault_rig import TokenEndpoint, VaultServer, bearer, key_text, new_session, new_vault, oauth, turn, write_keyring
