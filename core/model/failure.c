@@ -3,7 +3,6 @@
 #include <ctype.h>
 
 #include "base/utf8.h"
-#include "net/retry-after.h"
 
 /* The endpoint's error types, which also come as events inside of a stream. */
 static const struct {
@@ -80,11 +79,6 @@ enum mg_model_fail mg_model_fail_of(int status, struct mg_sv type, struct mg_sv 
     if (status == 0 || repeatable)
         return MG_MODEL_RETRY_SERVER;
     return MG_MODEL_PERMANENT;
-}
-
-uint32_t mg_model_retry_after_ms(struct mg_sv value, int64_t wall_us)
-{
-    return mg_retry_after_ms(value, wall_us, MG_MODEL_RETRY_AFTER_MAX_S * 1000u);
 }
 
 static bool is_key_char(char c)

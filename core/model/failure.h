@@ -6,8 +6,6 @@
 
 /* By status (0: none, as for an error event inside of a stream) and the endpoint's own error type and message. */
 enum mg_model_fail mg_model_fail_of(int status, struct mg_sv type, struct mg_sv message);
-/* A retry-after header: seconds or an HTTP date; capped at MG_MODEL_RETRY_AFTER_MAX_S. 0: none, past, unreadable. */
-uint32_t mg_model_retry_after_ms(struct mg_sv value, int64_t wall_us);
 /* text without control characters, bad UTF-8, the secret (may be empty) and what looks like a key; cut to fit at a
  * character. */
 void mg_model_clean(char *out, size_t size, struct mg_sv text, struct mg_sv secret);

@@ -8,6 +8,7 @@
 #include "model/backend.h"
 #include "model/failure.h"
 #include "net/loop.h"
+#include "net/retry-after.h"
 
 enum {
     ERROR_BODY_MAX = 64 * 1024, /* bytes of a failed answer that are read for its message */
@@ -37,7 +38,8 @@ struct call {
     enum body_kind kind;
     int status;
     char type[TYPE_MAX]; /* content type */
-    uint32_t retry_after_ms;
+    struct mg_retry_after retry;
+    uint32_t retry_after_ms; /* what it says */
 };
 
 static void on_delta(void *ctx, int block_index, enum mg_block_kind kind, bool start, struct mg_sv text)
@@ -68,8 +70,8 @@ static void on_header(void *ctx, int status, struct mg_sv name, struct mg_sv val
     c->status = status;
     if (mg_sv_eq_nocase(name, MG_SV("content-type")))
         mg_model_clean(c->type, sizeof(c->type), value, MG_SV(""));
-    else if (mg_sv_eq_nocase(name, MG_SV("retry-after")))
-        c->retry_after_ms = mg_model_retry_after_ms(value, mg_wall_us());
+    else
+        (void)mg_retry_after_header(&c->retry, name, value, MG_MODEL_RETRY_AFTER_MAX_S * 1000u, &c->retry_after_ms);
 }
 
 /* By status and content type; without a type, by the first character. */

@@ -114,6 +114,16 @@ static struct mg_sv find_header(const struct mg_buf *headers, const char *name)
     return MG_SV("");
 }
 
+static uint32_t asked_in_words(const struct mg_buf *headers)
+{
+    static const char *const names[] = {"date", "retry-after"};
+    struct mg_retry_after r = {.date_us = 0};
+    uint32_t ms = 0;
+    for (int i = 0; i < 2; i++)
+        (void)mg_retry_after_header(&r, mg_sv_of(names[i]), find_header(headers, names[i]), RETRY_AFTER_MAX_MS, &ms);
+    return ms;
+}
+
 static void note_retry(struct mg_remote_answer *ret, const struct mg_buf *headers)
 {
     struct mg_sv should = find_header(headers, "x-should-retry"), ms = find_header(headers, "retry-after-ms");
@@ -122,7 +132,7 @@ static void note_retry(struct mg_remote_answer *ret, const struct mg_buf *header
     if (mg_sv_to_i64(ms, &asked) && asked > 0)
         ret->wait_ms = asked < RETRY_AFTER_MAX_MS ? (uint32_t)asked : RETRY_AFTER_MAX_MS;
     else
-        ret->wait_ms = mg_retry_after_ms(find_header(headers, "retry-after"), mg_wall_us(), RETRY_AFTER_MAX_MS);
+        ret->wait_ms = asked_in_words(headers);
 }
 
 static mg_rc try_once(const struct mg_remote *r, const struct mg_remote_req *q, struct mg_remote_answer *ret,

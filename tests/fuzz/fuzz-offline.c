@@ -6,6 +6,7 @@
 #include "model/failure.h"
 #include "model/message.h"
 #include "model/offline.h"
+#include "net/retry-after.h"
 #include "net/sse-parse.h"
 
 enum { ANSWER_MAX = 4 * 1024 * 1024 };
@@ -65,6 +66,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     ask_text(text);
     mg_model_clean(shown, sizeof(shown), text, MG_SV("secret-word"));
     fuzz_check(strlen(shown) < sizeof(shown) && !strstr(shown, "secret-word"), "messages hold no secret");
-    (void)mg_model_retry_after_ms(text, 0);
+    (void)mg_retry_after_ms(text, 0, UINT32_MAX);
     return 0;
 }

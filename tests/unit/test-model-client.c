@@ -14,6 +14,7 @@
 #include "json/write.h"
 #include "model/failure.h"
 #include "model/model.h"
+#include "net/retry-after.h"
 #include "support/endpoint.h"
 
 #define KEY "sk-ant-test-0123456789abcdef"
@@ -218,6 +219,10 @@ static void case_80_each_failure_has_its_class_and_names_its_cause(void **state)
         {"header retry-after: 86400\nstatus 429 slow down", MG_MODEL_RETRY_RATE, "slow down", 60000},
         {"header Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\nstatus 429 x", MG_MODEL_RETRY_RATE, "429", 0},
         {"header Retry-After: Fri, 31 Dec 2100 23:59:59 GMT\nstatus 429 x", MG_MODEL_RETRY_RATE, "429", 60000},
+        {"header Date: Sun, 06 Nov 1994 08:49:30 GMT\nheader Retry-After: Sun, 06 Nov 1994 08:49:37 GMT\nstatus 429 x",
+         MG_MODEL_RETRY_RATE, "429", 7000}, /* by the endpoint's own clock */
+        {"header Retry-After: Fri, 31 Dec 2100 23:59:59 GMT\nheader Date: Fri, 31 Dec 2100 23:59:50 GMT\nstatus 429 x",
+         MG_MODEL_RETRY_RATE, "429", 9000},
         {"status 400 bad thing", MG_MODEL_PERMANENT, "400 invalid_request_error: bad thing", 0},
         {"status 401 no", MG_MODEL_PERMANENT, "check the API key", 0},
         {"status 403 no", MG_MODEL_PERMANENT, "403 permission_error", 0},
@@ -482,7 +487,8 @@ static void retry_after_is_read_in_every_spelling(void **state)
         {"Sun, 06 Nov 2094 08:49:47 GMT", 60000},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        assert_int_equal(mg_model_retry_after_ms(mg_sv_of(cases[i].text), now), cases[i].ms);
+        assert_int_equal(mg_retry_after_ms(mg_sv_of(cases[i].text), now, MG_MODEL_RETRY_AFTER_MAX_S * 1000u),
+                         cases[i].ms);
 }
 
 static void messages_are_cut_at_a_character(void **state)

@@ -104,6 +104,30 @@ static void what_may_pass_is_tried_again(void **state)
     assert_true(stub_count(f->stub, POLL) >= 4);
 }
 
+static void a_time_to_come_again_counts_by_the_servers_own_clock(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        const char *headers;
+        uint32_t ms;
+    } cases[] = {
+        {"date: Sun, 06 Nov 1994 08:49:30 GMT\r\nretry-after: Sun, 06 Nov 1994 08:49:37 GMT\r\n", 7000},
+        {"retry-after: Fri, 31 Dec 2100 23:59:59 GMT\r\ndate: Fri, 31 Dec 2100 23:59:50 GMT\r\n", 9000},
+        {"retry-after: Fri, 31 Dec 2100 23:59:59 GMT\r\n",
+         60000}, /* without one by ours, as much as may be asked for */
+        {"date: Sun, 06 Nov 1994 08:49:30 GMT\r\nretry-after: 3\r\n", 3000},
+        {"date: Sun, 06 Nov 1994 08:49:30 GMT\r\n", 0},
+    };
+    const struct mg_remote_req q = {.method = "GET", .path = "/v1/x", .retries = -1};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        stub_json(f->stub, "GET /v1/x", 503, cases[i].headers, ERROR("down"));
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        mg_auto(remote_answer) struct mg_remote_answer a = {.status = 0};
+        assert_int_equal(mg_remote_call(f->remote, &q, &a, &f->err), MG_EUNAVAIL);
+        assert_int_equal(a.wait_ms, cases[i].ms);
+    }
+}
+
 static void a_refused_key_ends_the_poller_with_the_servers_words(void **state)
 {
     struct fixture *f = *state;
@@ -195,6 +219,7 @@ int main(void)
         T(an_item_is_claimed_and_acknowledged),
         T(a_draining_poller_ends_at_an_empty_queue_however_it_is_said),
         T(what_may_pass_is_tried_again),
+        T(a_time_to_come_again_counts_by_the_servers_own_clock),
         T(a_refused_key_ends_the_poller_with_the_servers_words),
         T(an_item_whose_ack_is_refused_is_left_and_never_stopped),
         T(a_409_without_a_word_about_it_is_repeated_as_the_official_clients_do),
