@@ -139,8 +139,11 @@ static void both_directions_go_at_once_and_a_second_reader_is_refused(void **sta
     assert_true(second.status == MANGO_EINVALID || second.total > 0); /* the first may be between two reads */
     assert_int_equal(peer_host->conn_shutdown(peer_host, &k, r.c), MANGO_OK);
     (void)pthread_join(t, NULL);
-    assert_true(r.status == MANGO_OK || second.total > 0);
-    assert_int_equal(r.total + second.total, sent + strlen("early ") + strlen("farewell"));
+    struct reader rest = {.c = r.c, .status = MANGO_OK};
+    if (r.status == MANGO_EINVALID) /* it was the first that came second */
+        (void)read_on(&rest);
+    assert_true(r.status == MANGO_OK || (second.total > 0 && rest.status == MANGO_OK));
+    assert_int_equal(r.total + second.total + rest.total, sent + strlen("early ") + strlen("farewell"));
     peer_host->conn_close(peer_host, r.c);
 }
 
