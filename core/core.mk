@@ -293,8 +293,11 @@ libcore_la_SOURCES = \
 	core/http/ws-stream.c \
 	core/http/ws.c \
 	core/http/ws.h \
+	core/lib/internal.h \
 	core/lib/launcher.c \
 	core/lib/launcher.h \
+	core/lib/news.c \
+	core/lib/sandbox.c \
 	core/lib/server.c \
 	core/lib/server.h \
 	core/mcp/client.c \
