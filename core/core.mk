@@ -365,6 +365,8 @@ libcore_la_SOURCES = \
 	core/run/gate.c \
 	core/run/gate.h \
 	core/run/grader.c \
+	core/run/inline-agent.c \
+	core/run/inline-agent.h \
 	core/run/keep.c \
 	core/run/mcp-auth.c \
 	core/run/mcp-call.c \

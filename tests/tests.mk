@@ -73,6 +73,7 @@ unit_tests = \
 	tests/unit/test-http-stream$(EXEEXT) \
 	tests/unit/test-hub$(EXEEXT) \
 	tests/unit/test-id$(EXEEXT) \
+	tests/unit/test-inline-agent$(EXEEXT) \
 	tests/unit/test-inside$(EXEEXT) \
 	tests/unit/test-json-write$(EXEEXT) \
 	tests/unit/test-json$(EXEEXT) \
@@ -202,6 +203,7 @@ e2e_tests = \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_files.py \
 	tests/e2e/test_harness.py \
+	tests/e2e/test_inline_agents.py \
 	tests/e2e/test_interrupts.py \
 	tests/e2e/test_launchers.py \
 	tests/e2e/test_launchers_docker.py \
@@ -363,6 +365,7 @@ EXTRA_DIST += \
 	tests/e2e/test_fencing.py \
 	tests/e2e/test_files.py \
 	tests/e2e/test_harness.py \
+	tests/e2e/test_inline_agents.py \
 	tests/e2e/test_interrupts.py \
 	tests/e2e/test_launchers.py \
 	tests/e2e/test_launchers_docker.py \

@@ -236,15 +236,18 @@ struct mg_sv mg_agent_format(struct mg_arena *a, const struct mg_agent *x)
     return mg_arena_sv(a, mg_buf_view(&b));
 }
 
+/* id empty: an inline agent. */
 static struct mg_sv session_format(struct mg_arena *a, struct mg_sv id, int64_t version, const struct mg_agent *x,
                                    bool thread)
 {
     mg_auto(buf) struct mg_buf b = MG_BUF_INIT(AGENT_TEXT_MAX);
     struct mg_jw w = mg_jw_to(&b);
     mg_jw_obj(&w);
-    mg_jw_kstr(&w, "id", id);
-    mg_jw_kstrz(&w, "type", "agent");
-    mg_jw_kint(&w, "version", version);
+    if (id.len)
+        mg_jw_kstr(&w, "id", id);
+    mg_jw_kstrz(&w, "type", id.len ? "agent" : "inline");
+    if (id.len)
+        mg_jw_kint(&w, "version", version);
     for (int i = 0; i < N_MEMBERS; i++)
         if (MEMBERS[i].session && !(thread && MEMBERS[i].at == offsetof(struct mg_agent, multiagent)))
             mg_jw_kraw(&w, MEMBERS[i].name, member(x, i));
@@ -260,6 +263,11 @@ struct mg_sv mg_agent_session_format(struct mg_arena *a, struct mg_sv id, int64_
 struct mg_sv mg_agent_thread_format(struct mg_arena *a, struct mg_sv id, int64_t version, const struct mg_agent *x)
 {
     return session_format(a, id, version, x, true);
+}
+
+struct mg_sv mg_agent_inline_format(struct mg_arena *a, const struct mg_agent *x)
+{
+    return session_format(a, MG_SV(""), 0, x, true);
 }
 
 /* Reads both forms: a SessionAgent has no metadata. */

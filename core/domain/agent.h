@@ -33,6 +33,9 @@ struct mg_sv mg_agent_session_format(struct mg_arena *a, struct mg_sv id, int64_
 /* The SessionThreadAgent object: that without multiagent. */
 struct mg_sv mg_agent_thread_format(struct mg_arena *a, struct mg_sv id, int64_t version, const struct mg_agent *x);
 
+/* The InlineAgent object: a SessionThreadAgent's members without id and version. */
+struct mg_sv mg_agent_inline_format(struct mg_arena *a, const struct mg_agent *x);
+
 /* The agent of a session body: who, which version, and what it overrides. */
 struct mg_agent_ref {
     struct mg_sv id;

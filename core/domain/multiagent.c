@@ -5,8 +5,6 @@
 
 enum { TEXT_MAX = 64 * 1024 * 1024 /* bytes: twenty whole agents */ };
 
-static const char NO_INLINE[] = "inline agents are not part of this build, and enabled is the default; send "
-                                "{\"type\":\"disabled\"}";
 static const char NO_WORKFLOWS[] = "workflow runs are not part of this build, and enabled is the default; send "
                                    "{\"type\":\"disabled\"}";
 
@@ -115,16 +113,17 @@ static mg_rc parse_coordinator(struct mg_arena *a, const struct mg_json *v, stru
     return rc < 0 ? rc : parse_refs(a, m[1], "multiagent.agents", 1, true, ret, err);
 }
 
-/* A member that is enabled or disabled, and that this build only has disabled; left out or null it is enabled. */
-static mg_rc parse_disabled(struct mg_arena *a, const struct mg_json *v, const char *place, const char *refusal,
-                            struct mg_err *err)
+/* A member that is enabled or disabled and no more; left out or null it is enabled. refusal: why it cannot be enabled, or NULL. */
+static mg_rc parse_switch(struct mg_arena *a, const struct mg_json *v, const char *place, const char *refusal,
+                          bool *ret, struct mg_err *err)
 {
     static const char *const TYPES[] = {"disabled", "enabled", NULL};
     static const struct mg_field_rule RULES[] = {{.name = "type", .type = MG_FT_STRING}, {.name = NULL}};
     const struct mg_json *m[1];
     int t = 1;
     mg_rc rc = mg_given(v) ? mg_check_tag(a, v, place, TYPES, &t, err) : MG_OK;
-    if (rc >= 0 && t == 1)
+    *ret = t == 1;
+    if (rc >= 0 && *ret && refusal)
         return mg_err_set(err, MG_EINVAL, "%s: %s", place, refusal);
     return rc >= 0 && mg_given(v) ? mg_check_object(a, v, place, RULES, m, err) : rc;
 }
@@ -168,13 +167,15 @@ static mg_rc parse_subagents(struct mg_arena *a, const struct mg_json *v, bool m
     ret->subagents = t == 1;
     if (!keep || m[2])
         ret->n = 0;
+    if (!ret->subagents)
+        ret->inline_agents = false;
     if (rc < 0 || t == 0)
         return rc;
     if (!keep || m[1])
-        rc = parse_disabled(a, m[1], INLINE, NO_INLINE, err);
+        rc = parse_switch(a, m[1], INLINE, NULL, &ret->inline_agents, err);
     if (rc >= 0 && mg_given(m[2]))
         rc = parse_refs(a, m[2], "multiagent.subagents.predefined_agents", 0, false, ret, err);
-    if (rc >= 0 && ret->n == 0)
+    if (rc >= 0 && ret->n == 0 && !ret->inline_agents)
         rc = mg_err_set(err, MG_EINVAL,
                         "multiagent.subagents.predefined_agents: must name at least one agent while inline_agents are "
                         "disabled");
@@ -192,6 +193,7 @@ static mg_rc parse_20261001(struct mg_arena *a, const struct mg_json *v, bool me
         {.name = NULL},
     };
     const struct mg_json *m[4] = {NULL};
+    bool on;
     if (!merge)
         *ret = (struct mg_multiagent){0};
     mg_rc rc = mg_check_object(a, v, "multiagent", RULES, m, err);
@@ -199,7 +201,7 @@ static mg_rc parse_20261001(struct mg_arena *a, const struct mg_json *v, bool me
         rc = parse_advisor_member(a, m[1], merge, ret, err);
     /* What is stored is disabled: a member that the update leaves out keeps that. */
     if (rc >= 0 && (!merge || m[3]))
-        rc = parse_disabled(a, m[3], "multiagent.workflows", NO_WORKFLOWS, err);
+        rc = parse_switch(a, m[3], "multiagent.workflows", NO_WORKFLOWS, &on, err);
     return rc >= 0 && (!merge || m[2]) ? parse_subagents(a, m[2], merge, ret, err) : rc;
 }
 
@@ -240,6 +242,7 @@ mg_rc mg_multiagent_load(struct mg_arena *a, struct mg_sv stored, struct mg_mult
     ret->coordinator = mg_sv_eqz(mg_json_get_str(a, v, "type"), "coordinator");
     const struct mg_json *sub = mg_json_get(v, "subagents");
     ret->subagents = !ret->coordinator && is_enabled(a, sub);
+    ret->inline_agents = ret->subagents && is_enabled(a, mg_json_get(sub, "inline_agents"));
     const struct mg_json *list =
         mg_json_get(ret->coordinator ? v : sub, ret->coordinator ? "agents" : "predefined_agents");
     for (const struct mg_json *e = list ? list->child : NULL; e; e = e->next) {
@@ -308,7 +311,7 @@ struct mg_sv mg_multiagent_format(struct mg_arena *a, const struct mg_multiagent
         mg_jw_obj(&w);
         mg_jw_kstrz(&w, "type", m->subagents ? "enabled" : "disabled");
         if (m->subagents) {
-            put_type(&w, "inline_agents", "disabled");
+            put_type(&w, "inline_agents", m->inline_agents ? "enabled" : "disabled");
             mg_jw_key(&w, "predefined_agents");
             put_entries(&w, m, entries);
         }

@@ -1,6 +1,6 @@
 /* An agent's multiagent configuration: which agents it may give tasks to, and which model it may ask. Both forms of the contract (coordinator,
- * multiagent_20261001) are one roster here; inline agents and workflows are refused by name. A reference becomes a version when the agent is written, and the whole agent when
- * a session is made. */
+ * multiagent_20261001) are one roster here; workflows are refused by name. A reference becomes a version when the agent is written, and the whole
+ * agent when a session is made. */
 #ifndef MG_DOMAIN_MULTIAGENT_H
 #define MG_DOMAIN_MULTIAGENT_H
 
@@ -22,8 +22,9 @@ struct mg_roster_ref {
 };
 
 struct mg_multiagent {
-    bool coordinator; /* the older form */
-    bool subagents;   /* multiagent_20261001: subagents are enabled */
+    bool coordinator;   /* the older form */
+    bool subagents;     /* multiagent_20261001: subagents are enabled */
+    bool inline_agents; /* then: it may define agents itself */
     struct mg_roster_ref refs[MG_ROSTER_MAX];
     int n;
     struct mg_sv advisor; /* its model as a raw JSON string; len 0: there is none */

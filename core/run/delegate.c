@@ -1,6 +1,9 @@
 #include "run/delegate.h"
 
+#include "domain/multiagent.h"
 #include "run/advisor.h"
+#include "run/engine-internal.h"
+#include "run/inline-agent.h"
 #include "run/turn.h"
 
 static const char LIST[] = "list_agents", SEND[] = "send_to_agent";
@@ -35,18 +38,24 @@ const struct mg_json *mg_roster_next(struct mg_arena *a, const struct mg_json *e
     return agent_from(a, entry->next);
 }
 
+static bool delegates(struct mg_arena *a, const struct mg_json *agent)
+{
+    return mg_roster_first(a, agent) || mg_inline_allowed(a, agent);
+}
+
 bool mg_delegate_known(struct mg_arena *a, const struct mg_json *agent, struct mg_sv name)
 {
     if (mg_sv_eqz(name, MG_ADVISOR_TOOL))
         return mg_advisor_of(a, agent);
-    return (mg_sv_eqz(name, LIST) || mg_sv_eqz(name, SEND)) && mg_roster_first(a, agent);
+    return (mg_sv_eqz(name, LIST) || mg_sv_eqz(name, SEND)) && delegates(a, agent);
 }
 
 /* Read by the model at every request: a text that changes costs every session its cached prefix once. */
-static const char DEFINITIONS[] =
+static const char LIST_DEFINITION[] =
     "{\"name\":\"list_agents\",\"description\":\"Lists the agents that you can give tasks to, and the threads that you "
     "have started with them: each thread's id, agent and status.\",\"input_schema\":{\"type\":\"object\","
-    "\"properties\":{},\"additionalProperties\":false}},"
+    "\"properties\":{},\"additionalProperties\":false}}";
+static const char SEND_DEFINITION[] =
     "{\"name\":\"send_to_agent\",\"description\":\"Sends a message to an agent and returns at once. Without "
     "session_thread_id it starts a new thread with the agent of that name; with it the message continues that thread, "
     "which remembers what was said in it. The agent works on its own, in the same file system, and its final message "
@@ -58,8 +67,10 @@ static const char DEFINITIONS[] =
 
 void mg_delegate_definitions(struct mg_arena *a, const struct mg_json *agent, struct mg_jw *w)
 {
-    if (mg_roster_first(a, agent))
-        mg_jw_raw(w, MG_SV(DEFINITIONS));
+    if (delegates(a, agent)) {
+        mg_jw_raw(w, MG_SV(LIST_DEFINITION));
+        mg_jw_raw(w, mg_sv_of(mg_inline_allowed(a, agent) ? MG_INLINE_SEND_DEFINITION : SEND_DEFINITION));
+    }
     if (mg_advisor_of(a, agent))
         mg_jw_raw(w, mg_sv_of(MG_ADVISOR_DEFINITION));
 }
@@ -71,14 +82,17 @@ static const char SYSTEM[] =
     "finished task reaches you as such a message and gives you a turn; when you have nothing to do until then, end "
     "your turn. If a task needs another one's result, send it when you have that result. Answer the user when all that "
     "the answer needs has come back.";
+static const char INLINE_SYSTEM[] =
+    " When none of them fits a task, define an agent for it yourself, with inline_agent of send_to_agent.";
 
 struct mg_sv mg_delegate_system(struct mg_arena *a, const struct mg_json *agent, struct mg_sv system)
 {
-    if (!mg_roster_first(a, agent))
+    if (!delegates(a, agent))
         return system;
+    const char *more = mg_inline_allowed(a, agent) ? INLINE_SYSTEM : "";
     if (system.len <= 2)
-        return mg_arena_printf(a, "\"%s\"", SYSTEM);
-    return mg_arena_printf(a, "%.*s\\n\\n%s\"", (int)(system.len - 1), system.ptr, SYSTEM);
+        return mg_arena_printf(a, "\"%s%s\"", SYSTEM, more);
+    return mg_arena_printf(a, "%.*s\\n\\n%s%s\"", (int)(system.len - 1), system.ptr, SYSTEM, more);
 }
 
 /* ---- messages ---- */
@@ -228,50 +242,87 @@ const char *mg_delegate_limit(const struct mg_step *s)
                : "There are 25 threads, which is the limit; continue one that is idle, by its session_thread_id.";
 }
 
-/* Why a message cannot be sent; NULL: it can. *ret_to is the thread that it continues, 0: a new one. */
-static const char *send_problem(struct mg_step *s, const struct mg_json *entry, struct mg_sv message,
-                                struct mg_sv thread, int *ret_to)
+/* What a call of send_to_agent says, and what becomes of it. */
+struct errand {
+    const struct mg_json *in;
+    struct mg_sv message, thread, name;
+    struct mg_sv agent; /* of a new thread */
+    int to;             /* the thread that it continues; 0: a new one */
+};
+
+/* Sets name and agent of a new thread; else says why there is none. */
+static const char *choose_agent(struct mg_step *s, const struct mg_json *coordinator, struct errand *e)
 {
-    *ret_to = 0;
-    if (!entry)
-        return "There is no agent of this name; list_agents gives the names.";
-    if (message.len == 0)
+    const struct mg_json *definition = mg_json_get(e->in, "inline_agent");
+    const struct mg_json *entry = entry_of(s->arena, mg_roster_first(s->arena, coordinator), e->name);
+    bool may_define = mg_inline_allowed(s->arena, coordinator);
+    struct mg_err why = {0};
+    if (mg_given(definition) && !may_define)
+        return "inline_agent: you cannot define agents; leave it out, and name one that list_agents gives in "
+               "agent_name.";
+    if (mg_given(definition) && e->name.len)
+        return "agent_name and inline_agent exclude each other; leave one of them out.";
+    if (!mg_given(definition) && !entry)
+        return may_define ? "There is no agent of this name; list_agents gives the names, and inline_agent defines one."
+                          : "There is no agent of this name; list_agents gives the names.";
+    if (entry) {
+        e->agent = entry->raw;
+        return NULL;
+    }
+    e->name = mg_arena_printf(s->arena, "inline-%lld", (long long)s->threads->next);
+    if (mg_inline_agent(s->arena, coordinator, s->engine->opts.web_tools, definition, &e->name, &e->agent, &why) < 0)
+        return mg_arena_strdup(s->arena, mg_sv_of(why.text));
+    return NULL;
+}
+
+/* Why a message cannot be sent; NULL: it can. */
+static const char *send_problem(struct mg_step *s, const struct mg_json *coordinator, struct errand *e)
+{
+    if (e->message.len == 0)
         return "message must be a text that is not empty.";
-    if (message.len > MG_THREAD_MESSAGE_MAX)
+    if (e->message.len > MG_THREAD_MESSAGE_MAX)
         return "message is over 1 MiB; write long material into a file and name the file.";
-    if (thread.len == 0)
-        return mg_delegate_limit(s);
+    if (e->thread.len == 0) {
+        const char *problem = choose_agent(s, coordinator, e);
+        return problem ? problem : mg_delegate_limit(s);
+    }
+    if (mg_given(mg_json_get(e->in, "inline_agent")))
+        return "inline_agent is for a new thread; leave it out to continue this one, or leave session_thread_id out.";
     if (s->st.relays >= MG_RELAYS_MAX)
         return TOO_MANY_RELAYS;
-    *ret_to = mg_threads_index(s, thread);
-    if (*ret_to <= 0)
+    e->to = mg_threads_index(s, e->thread);
+    if (e->to <= 0)
         return "There is no such thread, or it has ended; list_agents gives the threads.";
-    if (!mg_sv_eq(s->threads->all[*ret_to].agent_name, mg_json_get_str(s->arena, entry, "name")))
+    struct mg_sv owner = s->threads->all[e->to].agent_name;
+    if (mg_sv_eqz(owner, MG_ADVISOR_NAME) || (e->name.len && !mg_sv_eq(owner, e->name)))
         return "This thread belongs to another agent; list_agents gives the threads with their agents.";
     return NULL;
 }
 
-static mg_rc send(struct mg_step *s, const struct mg_json *roster, struct mg_tool_call *c, struct mg_err *err)
+static mg_rc send(struct mg_step *s, const struct mg_json *coordinator, struct mg_tool_call *c, struct mg_err *err)
 {
     struct mg_json *in;
-    int to;
     if (mg_json_parse(s->arena, c->input, &mg_json_raw_limits, &in, NULL) < 0 || in->type != MG_JSON_OBJECT) {
         answer(s, c, true, MG_SV("The input must be a JSON object with agent_name and message."));
         return MG_OK;
     }
-    struct mg_sv message = mg_json_get_str(s->arena, in, "message");
-    const struct mg_json *entry = entry_of(s->arena, roster, mg_json_get_str(s->arena, in, "agent_name"));
-    const char *problem = send_problem(s, entry, message, mg_json_get_str(s->arena, in, "session_thread_id"), &to);
+    struct errand e = {
+        .in = in,
+        .message = mg_json_get_str(s->arena, in, "message"),
+        .thread = mg_json_get_str(s->arena, in, "session_thread_id"),
+        .name = mg_json_get_str(s->arena, in, "agent_name"),
+    };
+    const char *problem = send_problem(s, coordinator, &e);
     if (problem) {
         answer(s, c, true, mg_sv_of(problem));
         return MG_OK;
     }
-    mg_rc rc = to ? MG_OK : mg_delegate_spawn(s, mg_json_get_str(s->arena, entry, "name"), entry->raw, &to, err);
-    bool waits = rc == MG_OK && s->threads->all[to].st.turn_step != MG_TURN_NONE;
+    mg_rc rc = e.to ? MG_OK : mg_delegate_spawn(s, e.name, e.agent, &e.to, err);
+    bool waits = rc == MG_OK && s->threads->all[e.to].st.turn_step != MG_TURN_NONE;
     if (rc == MG_OK)
-        rc = mg_delegate_deliver(s, to, mg_delegate_text(s->arena, message), err);
+        rc = mg_delegate_deliver(s, e.to, mg_delegate_text(s->arena, e.message), err);
     answer(s, c, false,
-           mg_arena_printf(s->arena, "{\"session_thread_id\":\"%s\",\"status\":\"%s\"}", mg_threads_id(s, to).s,
+           mg_arena_printf(s->arena, "{\"session_thread_id\":\"%s\",\"status\":\"%s\"}", mg_threads_id(s, e.to).s,
                            waits ? "queued" : "running"));
     return rc;
 }
@@ -282,16 +333,15 @@ mg_rc mg_delegate_calls(struct mg_step *s, const struct mg_json *agent, struct m
     mg_rc rc = MG_OK;
     if (!s->threads || s->st.thread.s[0])
         return MG_OK;
-    const struct mg_json *roster = mg_roster_first(s->arena, agent);
     for (int i = 0; rc == MG_OK && i < n; i++) {
         if (calls[i].kind != MG_CALL_AGENT || refusals[i])
             continue;
         if (mg_sv_eqz(calls[i].name, LIST))
-            answer(s, &calls[i], false, list(s, roster));
+            answer(s, &calls[i], false, list(s, mg_roster_first(s->arena, agent)));
         else if (mg_sv_eqz(calls[i].name, MG_ADVISOR_TOOL))
             rc = mg_advisor_ask(s, agent, &calls[i], err);
         else
-            rc = send(s, roster, &calls[i], err);
+            rc = send(s, agent, &calls[i], err);
     }
     return rc;
 }

@@ -5,6 +5,7 @@
 #include "crypto/hash.h"
 #include "domain/web-tools.h"
 #include "json/write.h"
+#include "run/tool-config.h"
 
 enum { DEFINITIONS_MAX = 32 * 1024 * 1024 /* bytes of all definitions: an agent's body has that limit */ };
 
@@ -15,16 +16,6 @@ static const char *const TYPES[MG_WEB_TOOLS] = {
     [MG_WEB_SEARCH] = "web_search_20250305",
 };
 
-/* The toolset's config of the tool, or NULL. */
-static const struct mg_json *config_of(struct mg_arena *a, const struct mg_json *toolset, const char *name)
-{
-    const struct mg_json *configs = mg_json_get(toolset, "configs");
-    for (const struct mg_json *c = configs ? configs->child : NULL; c; c = c->next)
-        if (mg_sv_eqz(mg_json_get_str(a, c, "name"), name))
-            return c;
-    return NULL;
-}
-
 /* Stored toolsets are resolved: each config says both. */
 static bool allows(struct mg_arena *a, const struct mg_json *config)
 {
@@ -32,6 +23,14 @@ static bool allows(struct mg_arena *a, const struct mg_json *config)
     const struct mg_json *policy = mg_json_get(config, "permission_policy");
     return mg_json_is(enabled, MG_JSON_BOOL) && enabled->boolean &&
            mg_sv_eqz(mg_json_get_str(a, policy, "type"), "always_allow");
+}
+
+bool mg_web_tool_on(struct mg_arena *a, const struct mg_json *toolset, enum mg_web_mode mode, struct mg_sv name)
+{
+    if (mode == MG_WEB_NONE || mg_web_tool_of(name) < 0)
+        return false;
+    const struct mg_json *config = mg_toolset_config(a, toolset, name);
+    return config ? allows(a, config) : mode == MG_WEB_ALL && allows(a, mg_json_get(toolset, "default_config"));
 }
 
 static void put_definition(enum mg_web_tool t, const struct mg_json *config, struct mg_jw *w)
@@ -57,14 +56,14 @@ struct mg_sv mg_web_definitions(struct mg_arena *a, const struct mg_json *agent,
     mg_jw_arr(&w);
     if (mg_json_inside(tools).len)
         mg_jw_raw(&w, mg_json_inside(tools));
-    for (const struct mg_json *t = list && mode != MG_WEB_NONE ? list->child : NULL; t; t = t->next) {
+    for (const struct mg_json *t = list ? list->child : NULL; t; t = t->next) {
         if (!mg_sv_eqz(mg_json_get_str(a, t, "type"), "agent_toolset_20260401"))
             continue;
         for (int i = 0; i < MG_WEB_TOOLS; i++) {
-            const struct mg_json *config = config_of(a, t, mg_web_tool_name((enum mg_web_tool)i));
-            bool on = config ? allows(a, config) : mode == MG_WEB_ALL && allows(a, mg_json_get(t, "default_config"));
+            struct mg_sv name = mg_sv_of(mg_web_tool_name((enum mg_web_tool)i));
+            bool on = mg_web_tool_on(a, t, mode, name);
             if (on)
-                put_definition((enum mg_web_tool)i, config, &w);
+                put_definition((enum mg_web_tool)i, mg_toolset_config(a, t, name), &w);
             *ret_fetch |= on && i == MG_WEB_FETCH;
         }
     }

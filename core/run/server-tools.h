@@ -13,6 +13,8 @@ enum mg_web_mode {
     MG_WEB_NONE,
 };
 
+/* The toolset (of the built-in tools) has the web tool of this name. */
+bool mg_web_tool_on(struct mg_arena *a, const struct mg_json *toolset, enum mg_web_mode mode, struct mg_sv name);
 /* Adds the agent's web tools to the request's definitions, a raw array. *ret_fetch: web_fetch is among them. */
 struct mg_sv mg_web_definitions(struct mg_arena *a, const struct mg_json *agent, enum mg_web_mode mode,
                                 struct mg_sv tools, bool *ret_fetch);

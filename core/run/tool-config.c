@@ -13,7 +13,7 @@ static bool type_is(struct mg_arena *a, const struct mg_json *v, const char *typ
     return mg_sv_eqz(mg_json_get_str(a, v, "type"), type);
 }
 
-static const struct mg_json *config_of(struct mg_arena *a, const struct mg_json *toolset, struct mg_sv name)
+const struct mg_json *mg_toolset_config(struct mg_arena *a, const struct mg_json *toolset, struct mg_sv name)
 {
     const struct mg_json *configs = mg_json_get(toolset, "configs");
     for (const struct mg_json *c = configs ? configs->child : NULL; c; c = c->next)
@@ -26,7 +26,7 @@ static const struct mg_json *config_of(struct mg_arena *a, const struct mg_json 
 enum mg_permission mg_toolset_permission(struct mg_arena *a, const struct mg_json *toolset, struct mg_sv name,
                                          enum mg_permission unsaid)
 {
-    const struct mg_json *levels[] = {config_of(a, toolset, name), mg_json_get(toolset, "default_config")};
+    const struct mg_json *levels[] = {mg_toolset_config(a, toolset, name), mg_json_get(toolset, "default_config")};
     const struct mg_json *enabled = NULL, *policy = NULL;
     for (int i = 0; i < 2; i++) {
         enabled = enabled ? enabled : mg_json_get(levels[i], "enabled");

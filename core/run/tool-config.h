@@ -14,6 +14,8 @@ struct mg_tool_rule {
     enum mg_permission permission; /* DENY: the tool exists and is disabled */
     struct mg_sv server, tool;     /* MCP: whose it is, and its name there */
 };
+/* The toolset's config of the tool, or NULL. */
+const struct mg_json *mg_toolset_config(struct mg_arena *a, const struct mg_json *toolset, struct mg_sv name);
 /* What a toolset says of one of its tools; unsaid: what neither its config nor default_config decides. */
 enum mg_permission mg_toolset_permission(struct mg_arena *a, const struct mg_json *toolset, struct mg_sv name,
                                          enum mg_permission unsaid);

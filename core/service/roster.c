@@ -168,6 +168,6 @@ mg_rc mg_roster_expand(struct mg_arena *a, struct mg_txn *t, const struct mg_ros
     }
     if (rc >= 0)
         x->multiagent = mg_multiagent_format(a, &roster, entries);
-    *ret_any = rc >= 0 && (roster.n > 0 || roster.advisor.len);
+    *ret_any = rc >= 0 && (roster.n > 0 || roster.inline_agents || roster.advisor.len);
     return rc;
 }

@@ -1,7 +1,6 @@
 """The advisor of a coordinator (semantics TH1, TH6, TJ8): one request without tools in a thread of its own, whose text is the result of the call; billed
 once, stopped with what asked, and never asked again for a call that a crash found started."""
 import json
-import os
 import unittest
 
 from harness import Database, FakeModel, Mangod, main, wait_for
@@ -23,8 +22,7 @@ def consult(client, *tools, form=None, agents=(), model="m", **session):
     """A session of a coordinator that has an advisor."""
     multiagent = form or {"type": "coordinator", "agents": [ADVISOR, *agents]}
     lead = client.post("/v1/agents", {"name": "lead", "model": model, "tools": list(tools), "multiagent": multiagent})
-    place = client.post("/v1/environments", {"name": "e-" + os.urandom(6).hex(), "config": {"type": "cloud"}})
-    return client.post("/v1/sessions", {"agent": lead["id"], "environment_id": place["id"], **session})["id"]
+    return Team(client).of(lead, **session)
 
 
 class AdvisorCase(ThreadCase):

@@ -6,7 +6,7 @@ import unittest
 
 from harness import Database, FakeModel, Mangod, main, wait_for
 from rig import add_boundaries, killed, metrics, words_of
-from threads import Team, task
+from threads import Team, define, task
 from turns import IDLE, TOOLSET, fake, interrupt, message, of, reason, shown
 
 TTL = "2s"
@@ -18,9 +18,9 @@ POINTS = [
 ]  # fmt: skip
 
 
-def script(effects):
+def script(effects, give=task, agent="worker"):
     child = ("delay 400", 'tool bash {"command":"echo once >> %s"}' % effects, "---", "text The task is done.")
-    return fake(task("worker", *child), "---", "text I have asked.")
+    return fake(give(agent, *child), "---", "text I have asked.")
 
 
 class Case(unittest.TestCase):
@@ -63,16 +63,16 @@ class Case(unittest.TestCase):
         return results[0]
 
 
-class Crashes(Case):
+class Boundaries(Case):
     def one_boundary(self, point, nth):
         with Database() as db, Mangod(database=db, env=ENV, binary="mangod-test", model_url=self.model.url) as m:
             team, effects = Team(m.client), os.path.join(m.dir, "effects")
-            sid = team.session("worker", tools=[TOOLSET])
+            sid = self.session(team)
             m.restart(hooks=f"{point}=kill:{nth}")
-            killed(m, point, lambda: m.client.post(f"/v1/sessions/{sid}/events", {"events": [message(script(effects))]}), 60)
+            killed(m, point, lambda: m.client.post(f"/v1/sessions/{sid}/events", {"events": [message(self.script(effects))]}), 60)
             if not m.client.events(sid):
                 self.assertEqual(point, "admission.before", "an accepted event is gone")
-                m.client.post(f"/v1/sessions/{sid}/events", {"events": [message(script(effects))]})
+                m.client.post(f"/v1/sessions/{sid}/events", {"events": [message(self.script(effects))]})
             result = self.check(team, sid, self.finished(team, sid))
             lines = words_of(effects)
             self.assertLessEqual(len(lines), 1, "the command ran twice")
@@ -82,7 +82,34 @@ class Crashes(Case):
                 self.assertEqual(lines, ["once"])
 
 
+class Crashes(Boundaries):
+    def session(self, team):
+        return team.session("worker", tools=[TOOLSET])
+
+    def script(self, effects):
+        return script(effects)
+
+
 add_boundaries(Crashes, [(f"{point}.{side}", nth) for point, nth in POINTS for side in ("before", "after")])
+
+
+class InlineCrashes(Boundaries):
+    """An agent that the coordinator defined is there after the kill as it was defined, or its definition is asked for again."""
+
+    def session(self, team):
+        lead = team.agent("lead", [TOOLSET], multiagent={"type": "multiagent_20261001", "workflows": {"type": "disabled"}})
+        return team.of(lead)
+
+    def script(self, effects):
+        return script(effects, define, {"name": "own", "system": "You work.", "tools": ["bash"]})
+
+    def check(self, team, sid, events):
+        (child,) = team.children(sid)
+        self.assertEqual((child["agent"]["type"], child["agent"]["name"], child["agent"]["system"]), ("inline", "own", "You work."))
+        return super().check(team, sid, events)
+
+
+add_boundaries(InlineCrashes, [("turn.response.before", 1), ("turn.response.after", 1), ("turn.call_started.after", 1)])
 
 
 class Replicas(Case):

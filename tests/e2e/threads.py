@@ -11,6 +11,11 @@ def task(agent, *script, **more):
     return "tool send_to_agent " + json.dumps({"agent_name": agent, "message": fake(*script), **more})
 
 
+def define(agent, *script, **more):
+    """The same with an agent that the coordinator defines for it."""
+    return "tool send_to_agent " + json.dumps({"inline_agent": agent, "message": fake(*script), **more})
+
+
 def say(*script):
     """A line of a child's script: its message is a script for the coordinator."""
     return "text " + fake(*script).replace("\n", "\\n")
@@ -32,6 +37,10 @@ class Team:
         """A session of a coordinator whose roster has agents of these names."""
         agents = [self.agent(name, tools) for name in names]
         lead = self.agent("lead", lead_tools, multiagent=self.roster(*agents))
+        return self.of(lead, environment, **more)
+
+    def of(self, lead, environment="cloud", **more):
+        """A session of an agent, in an environment of its own."""
         place = self.client.post("/v1/environments", {"name": "e-" + os.urandom(6).hex(), "config": {"type": environment}})
         return self.client.post("/v1/sessions", {"agent": lead["id"], "environment_id": place["id"], **more})["id"]
 

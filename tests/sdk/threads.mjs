@@ -106,6 +106,21 @@ await check('advisor: its thread is listed, retrieved, and has its log', async (
   assert.equal(log.at(-1).type, 'session.thread_status_terminated');
 });
 
+await check('inline agents: their thread has the definition as its agent', async () => {
+  const off = { type: 'disabled' };
+  const defining = await agents.create({ name: 'defining', model: 'm', multiagent: { type: 'multiagent_20261001', workflows: off } });
+  assert.deepEqual(defining.multiagent.subagents, { type: 'enabled', inline_agents: { type: 'enabled' }, predefined_agents: [] });
+  const own = await sessions.create({ agent: defining.id, environment_id: environment.id });
+  const give = `tool send_to_agent ${JSON.stringify({ inline_agent: { name: 'own', system: 'You dig.' }, message: fake('text Gold.') })}`;
+  const seen = await untilIdle(own.id, say(fake(give, '---', 'text I have asked.')));
+  assert.equal(textOf(seen.find((e) => e.type === 'agent.thread_message_received')), 'Gold.');
+  const { session_thread_id: id, agent_name: name } = seen.find((e) => e.type === 'session.thread_created');
+  assert.equal(name, 'own');
+  const { agent } = await sessions.threads.retrieve(id, { session_id: own.id });
+  assert.equal(agent.type, 'inline');
+  assert.deepEqual(Object.keys(agent).sort(), ['description', 'execution_identity', 'mcp_servers', 'model', 'name', 'skills', 'system', 'tools', 'type']);
+});
+
 await check('threads: list, filter, retrieve', async () => {
   const all = await collect(sessions.threads.list(session.id));
   assert.equal(all.length, 2);

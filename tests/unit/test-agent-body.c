@@ -195,8 +195,12 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
          "multiagent.agents[0].id: unknown field"},
         {AGENT("\"multiagent\":{\"type\":\"multiagent_20261001\"}"),
          "multiagent.workflows: workflow runs are not part"},
-        {AGENT("\"multiagent\":{\"type\":\"multiagent_20261001\",\"workflows\":{\"type\":\"disabled\"}}"),
-         "multiagent.subagents.inline_agents: inline agents are not part"},
+        {AGENT("\"multiagent\":{\"type\":\"multiagent_20261001\",\"workflows\":{\"type\":\"enabled\","
+               "\"predefined_agents\":[\"agent_1\"]}}"),
+         "multiagent.workflows: workflow runs are not part"},
+        {AGENT("\"multiagent\":{\"type\":\"multiagent_20261001\",\"workflows\":{\"type\":\"disabled\"},\"subagents\":{"
+               "\"type\":\"enabled\",\"inline_agents\":{\"type\":\"enabled\",\"max\":3}}}"),
+         "multiagent.subagents.inline_agents.max: unknown field"},
         {AGENT("\"multiagent\":{\"type\":\"multiagent_20261001\",\"workflows\":{\"type\":\"disabled\"},\"subagents\":{"
                "\"type\":\"enabled\",\"inline_agents\":{\"type\":\"disabled\"}}}"),
          "multiagent.subagents.predefined_agents: must name at least one agent"},
