@@ -4,7 +4,7 @@ dist_pkgdata_DATA = conf/prices.conf
 systemdsystemunit_DATA = conf/mangod.service
 # What a sandbox backend needs beyond the unit.
 dropindir = $(pkgdatadir)/systemd
-dist_dropin_DATA = conf/systemd/docker.conf conf/systemd/srt.conf
+dist_dropin_DATA = conf/systemd/docker.conf conf/systemd/srt-root.conf conf/systemd/srt.conf
 
 SUBSTITUTE = $(SED) -e 's,@bindir\@,$(bindir),g' -e 's,@mangoconfdir\@,$(mangoconfdir),g'
 conf/mangod.service: conf/mangod.service.in Makefile

@@ -1,6 +1,7 @@
 /* The private PostgreSQL: starting or adopting its postmaster, stopping it. */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -49,14 +50,30 @@ static struct pidfile read_pidfile(const char *data)
     return f;
 }
 
-/* A postmaster works in its data folder: that tells it from a process that got its number later. */
+/* Whether the process was started as spawn_postmaster does it, by its command line, which everybody may read. */
+static bool has_its_words(const char *data, pid_t pid)
+{
+    char proc[64], words[PATH_MAX * 2];
+    snprintf(proc, sizeof(proc), "/proc/%d/cmdline", (int)pid);
+    mg_autofd int fd = open(proc, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, words, sizeof(words)) : -1;
+    struct mg_sv rest = mg_sv_n(words, n > 0 ? (size_t)n : 0), program = mg_sv_split(&rest, '\0');
+    return mg_sv_ends(program, "/postgres") && mg_sv_eqz(mg_sv_split(&rest, '\0'), "-D") &&
+           mg_sv_eqz(mg_sv_split(&rest, '\0'), data);
+}
+
+/* A postmaster works in its data folder: that tells it from a process that got its number later. It has another user where we are
+ * root, and root without CAP_SYS_PTRACE, as in most containers, does not see the folder. */
 static bool is_postmaster(const char *data, pid_t pid)
 {
     char proc[64];
     struct stat its, ours;
     snprintf(proc, sizeof(proc), "/proc/%d/cwd", (int)pid);
-    return pid > 1 && stat(proc, &its) == 0 && stat(data, &ours) == 0 && its.st_dev == ours.st_dev &&
-           its.st_ino == ours.st_ino;
+    if (pid <= 1)
+        return false;
+    if (stat(proc, &its) < 0)
+        return errno == EACCES && has_its_words(data, pid);
+    return stat(data, &ours) == 0 && its.st_dev == ours.st_dev && its.st_ino == ours.st_ino;
 }
 
 static bool running(const struct mg_embedded *e)
