@@ -1,4 +1,5 @@
-/* What a look into a sandbox makes of its list of files (core/run/memory-look.c), in a sandbox that hashes nothing itself and whose answers fail. */
+/* What a look into a sandbox makes of its list of files (core/run/memory-look.c), and what is put into them (core/run/memory-put.c), in a sandbox that hashes
+ * nothing itself and whose answers fail. */
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -7,6 +8,7 @@
 #include "unit/unit.h"
 
 static const char *listing, *content; /* content NULL: files cannot be read */
+static char put[64];                  /* what was written last */
 
 static mango_status fake_exec(void *ctx, const struct mango_call *call, struct mango_sv id,
                               const struct mango_exec_req *req, struct mango_exec_result *ret)
@@ -28,7 +30,20 @@ static mango_status fake_read(void *ctx, const struct mango_call *call, struct m
     return MANGO_OK;
 }
 
-static const struct mango_sandbox_ops ops = {.struct_size = sizeof(ops), .exec = fake_exec, .read = fake_read};
+static mango_status fake_write(void *ctx, const struct mango_call *call, struct mango_sv id,
+                               const struct mango_write_req *req)
+{
+    (void)ctx, (void)call, (void)id;
+    memset(put, 0, sizeof(put));
+    assert_in_range(req->source_len, 0, sizeof(put) - 1);
+    assert_int_equal(req->source(req->source_ctx, put, sizeof(put) - 1), req->source_len);
+    return MANGO_OK;
+}
+
+static const struct mango_sandbox_ops ops = {
+    .struct_size = sizeof(ops), .exec = fake_exec, .read = fake_read, .write = fake_write};
+static struct mg_plugin plugin = {.sandbox = &ops};
+static struct mg_sandbox box = {.plugin = &plugin, .external_id = "x", .root = "/"};
 
 /* A store with the memory /a, whose text is "old" at both sides. */
 static struct mg_memory *one_memory(void)
@@ -44,8 +59,6 @@ static struct mg_memory *one_memory(void)
 
 static struct mg_memory_delta *look(struct mg_memory *m, const char *list, const char *text)
 {
-    struct mg_plugin plugin = {.sandbox = &ops};
-    struct mg_sandbox box = {.plugin = &plugin, .external_id = "x", .root = "/"};
     struct mg_memory_delta *d = mg_memory_delta_new();
     struct mg_err err = {0};
     listing = list;
@@ -89,11 +102,47 @@ static void a_file_is_missing_where_the_list_is_whole_alone(void **state)
     mg_memory_free(m);
 }
 
+/* Another writer's text for /a; whether it was written into the file, which holds `now`. */
+static bool pull(struct mg_memory *m, const char *now)
+{
+    struct mg_memory_pull p = {.path = strdup("/a"), .text = strdup("theirs"), .len = strlen("theirs")};
+    struct mg_err err = {0};
+    int done = 0;
+    mg_sha256_hex(MG_SV("theirs"), p.sha);
+    put[0] = '\0';
+    content = now;
+    mg_memory_pull_add(m, &p);
+    assert_int_equal(mg_memory_put(m, &box, &done, &err), MG_OK);
+    assert_int_equal(done, put[0] != '\0');
+    return strcmp(put, "theirs") == 0;
+}
+
+/* A crash before the commit would lose it without a word. */
+static void a_change_that_was_seen_and_is_not_committed_yet_is_not_replaced(void **state)
+{
+    (void)state;
+    struct mg_memory *m = one_memory();
+    struct mg_memory_file *f = mg_memory_file_of(&m->mounts[0], MG_SV("/a"));
+    mg_memory_delta_free(look(m, "S s\nR ./s/a\nE 0\n", "new"));
+    assert_false(pull(m, "new"));
+    mg_sha256_hex(MG_SV("new"), f->base); /* the store has it */
+    assert_false(pull(m, "newer"));       /* nobody saw that */
+    assert_true(pull(m, "new"));
+    mg_memory_free(m);
+    m = one_memory();
+    f = mg_memory_file_of(&m->mounts[0], MG_SV("/a"));
+    mg_memory_delta_free(look(m, "S s\nR ./s/a\nE 0\n", "new"));
+    memcpy(f->told, f->seen, sizeof(f->told)); /* the agent knows that it is lost */
+    assert_true(pull(m, "new"));
+    mg_memory_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_listed_file_that_cannot_be_read_is_not_missing),
         cmocka_unit_test(a_file_is_missing_where_the_list_is_whole_alone),
+        cmocka_unit_test(a_change_that_was_seen_and_is_not_committed_yet_is_not_replaced),
     };
     return RUN(tests);
 }
