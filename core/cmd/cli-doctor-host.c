@@ -8,6 +8,7 @@
 #include "cmd/cli-doctor.h"
 #include "cmd/cli-loop.h"
 #include "cmd/cli-services.h"
+#include "git/git.h"
 #include "net/loop.h"
 #include "plugin/registry.h"
 
@@ -39,6 +40,20 @@ void mg_doctor_loop(struct mg_doctor *d)
     else
         mg_doctor_say(d, MG_FINDING_BAD, "loop", "apt-get install libwebsockets-evlib-ev",
                       "libwebsockets cannot start its libev loop: mangod refuses to start without it");
+}
+
+/* Sessions with sandboxes alone have repositories. */
+void mg_doctor_git(struct mg_doctor *d)
+{
+    struct mg_err err = {0};
+
+    if (!mg_conf_strn(d->conf, MG_OPT_SANDBOX))
+        return;
+    if (mg_git_here(&err) < 0)
+        mg_doctor_say(d, MG_FINDING_WARN, "git",
+                      "apt-get install git, unless no session shall have a github_repository", "%s", err.text);
+    else
+        mg_doctor_say(d, MG_FINDING_OK, "git", NULL, "git is here, for the repositories of sessions");
 }
 
 /* ---- the sandbox ---- */

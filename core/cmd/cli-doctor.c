@@ -49,9 +49,9 @@ void mg_doctor_say(struct mg_doctor *d, enum mg_finding f, const char *check, co
 int mg_cli_doctor(struct mg_cli *c)
 {
     static void (*const CHECKS[])(struct mg_doctor *) = {
-        mg_doctor_state_dir,  mg_doctor_database, mg_doctor_schema,  mg_doctor_keys,
-        mg_doctor_clock,      mg_doctor_activity, mg_doctor_plugins, mg_doctor_model,
-        mg_doctor_model_deep, mg_doctor_loop,     mg_doctor_limits,  mg_doctor_server,
+        mg_doctor_state_dir, mg_doctor_database, mg_doctor_schema, mg_doctor_keys,       mg_doctor_clock,
+        mg_doctor_activity,  mg_doctor_plugins,  mg_doctor_model,  mg_doctor_model_deep, mg_doctor_loop,
+        mg_doctor_limits,    mg_doctor_git,      mg_doctor_server,
     };
     mg_auto(conf) struct mg_conf *conf = mg_cli_conf(c);
     struct mg_doctor d = {.cli = c, .conf = conf};

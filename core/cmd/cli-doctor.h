@@ -28,6 +28,7 @@ void mg_doctor_activity(struct mg_doctor *d);
 /* cli-doctor-host.c */
 void mg_doctor_limits(struct mg_doctor *d);
 void mg_doctor_loop(struct mg_doctor *d);
+void mg_doctor_git(struct mg_doctor *d);
 void mg_doctor_plugins(struct mg_doctor *d);
 void mg_doctor_model(struct mg_doctor *d);
 void mg_doctor_server(struct mg_doctor *d);

@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/resource.h>
+#include <stdio.h>
 #include <sys/wait.h>
 
 #include "base/clock.h"
@@ -44,19 +44,33 @@ struct running {
 
 /* ---- starting ---- */
 
-/* A child outlives no server: its parent is the thread that waits for it. */
-static mg_rc arguments(const struct mg_git_child *c, const char *args[ARGS_MAX], struct mg_err *err)
+/* $1 our process id, $2 the blocks of 512 bytes that a file may have; then the command. A child outlives no server: its parent is the thread that waits for it,
+ * and setpriv lets the shell hear of that thread's end. The shell leads the group, and takes what git has started (git-remote-https) along, which nothing
+ * else would tell. Who began behind the server's end has another parent. */
+static const char TETHER[] = "trap 'kill -KILL 0' TERM\n[ \"$PPID\" = \"$1\" ] || exit\n"
+                             "ulimit -f \"$2\" 2>/dev/null\nshift 2\n\"$@\" &\nwait $!\n";
+enum { NUMBER_MAX = 24, BLOCK = 512 };
+
+struct arguments {
+    const char *list[ARGS_MAX];
+    char parent[NUMBER_MAX], blocks[NUMBER_MAX];
+};
+
+static mg_rc arguments(const struct mg_git_child *c, struct arguments *x, struct mg_err *err)
 {
-    static const char *const TETHER[] = {SETPRIV, "--pdeathsig", "KILL", "--", NULL};
+    const char *const first[] = {SETPRIV, "--pdeathsig", "TERM",    "--",      "/bin/sh", "-c",
+                                 TETHER,  "mango-git",   x->parent, x->blocks, NULL};
     int n = 0;
-    for (int i = 0; TETHER[i] && access(SETPRIV, X_OK) == 0; i++)
-        args[n++] = TETHER[i];
+    (void)snprintf(x->parent, sizeof(x->parent), "%ld", (long)getpid());
+    (void)snprintf(x->blocks, sizeof(x->blocks), "%llu", (unsigned long long)c->file_max / BLOCK);
+    for (int i = access(SETPRIV, X_OK) == 0 ? 0 : 4; first[i]; i++)
+        x->list[n++] = first[i];
     for (int i = 0; c->argv[i]; i++) {
         if (n == ARGS_MAX - 1)
             return mg_err_set(err, MG_EINTERNAL, "more than %d arguments", ARGS_MAX);
-        args[n++] = c->argv[i];
+        x->list[n++] = c->argv[i];
     }
-    args[n] = NULL;
+    x->list[n] = NULL;
     return MG_OK;
 }
 
@@ -122,10 +136,10 @@ static mg_rc secret_pipe(struct mg_sv secret, int *ret_fd, struct mg_err *err)
 
 static mg_rc start(const struct mg_git_child *c, struct running *ret, struct mg_err *err)
 {
-    const char *args[ARGS_MAX];
+    struct arguments args;
     int out[2] = {-1, -1}, errs[2] = {-1, -1};
     mg_autofd int secret = -1, null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    mg_rc rc = arguments(c, args, err);
+    mg_rc rc = arguments(c, &args, err);
     if (rc >= 0)
         rc = secret_pipe(c->secret, &secret, err);
     if (rc >= 0)
@@ -135,12 +149,9 @@ static mg_rc start(const struct mg_git_child *c, struct running *ret, struct mg_
     mg_autofd int from_out = out[0], to_out = out[1], from_err = errs[0], to_err = errs[1];
     if (rc < 0)
         return rc;
-    int e = spawn_with(args, c->cwd, (const int[]){null, to_out, to_err, secret}, &ret->pid);
+    int e = spawn_with(args.list, c->cwd, (const int[]){null, to_out, to_err, secret}, &ret->pid);
     if (e)
         return mg_err_set(err, MG_EIO, "%s cannot be started: %s", c->argv[0], strerror(e));
-    /* Before it has begun to write; what it starts has the limit too. */
-    const struct rlimit limit = {c->file_max, c->file_max};
-    (void)prlimit(ret->pid, RLIMIT_FSIZE, &limit, NULL);
     ret->out = mg_steal_fd(&from_out);
     ret->err = mg_steal_fd(&from_err);
     return MG_OK;

@@ -116,14 +116,14 @@ static bool new_enough(const char *said)
            (major > MAJOR_MIN || (major == MAJOR_MIN && minor >= MINOR_MIN));
 }
 
-static mg_rc look_for_git(struct mg_git *g, struct mg_err *err)
+mg_rc mg_git_here(struct mg_err *err)
 {
     static const char *const ARGV[] = {"git", "version", NULL};
     mg_auto(buf) struct mg_buf out = MG_BUF_INIT(VERSION_MAX);
     struct mg_err why = {0};
     int status = 0;
     const struct mg_git_child c = {.argv = ARGV,
-                                   .cwd = g->dir,
+                                   .cwd = "/",
                                    .deadline_ns = mg_now_ns() + VERSION_MS * UINT64_C(1000000),
                                    .file_max = MG_GIT_PACK_MAX,
                                    .out = &out};
@@ -139,7 +139,7 @@ static mg_rc look_for_git(struct mg_git *g, struct mg_err *err)
 static mg_rc usable(struct mg_git *g, struct mg_err *err)
 {
     pthread_mutex_lock(&g->lock);
-    mg_rc rc = g->usable ? MG_OK : look_for_git(g, err);
+    mg_rc rc = g->usable ? MG_OK : mg_git_here(err);
     g->usable = rc >= 0;
     pthread_mutex_unlock(&g->lock);
     return rc;

@@ -29,6 +29,8 @@ struct mg_git_opts {
 mg_rc mg_git_open(const struct mg_git_opts *o, struct mg_git **ret, struct mg_err *err) MG_MUSTCHECK;
 void mg_git_close(struct mg_git *g); /* NULL is fine */
 
+/* MG_EINVAL: this host has no git, or one that is too old, and what to do. Blocks for as long as `git version` takes. */
+mg_rc mg_git_here(struct mg_err *err) MG_MUSTCHECK;
 /* Whether url could be fetched at all: git is here, new enough, and the URL has no private address in it. MG_EINVAL
  * names what to mend. */
 mg_rc mg_git_check(struct mg_git *g, struct mg_sv url, struct mg_err *err) MG_MUSTCHECK;

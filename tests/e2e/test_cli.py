@@ -22,8 +22,8 @@ class Cli:
         self.env["MANGO_BASE_URL"] = f"http://127.0.0.1:{server.port}"
         self.env.update(env)
 
-    def __call__(self, *args, stdin=None, status=0, timeout=RUN_S):
-        done = subprocess.run([MANGO, *args], env=self.env, input=stdin, capture_output=True, text=True, timeout=timeout)
+    def __call__(self, *args, stdin=None, status=0, timeout=RUN_S, before=()):
+        done = subprocess.run([*before, MANGO, *args], env=self.env, input=stdin, capture_output=True, text=True, timeout=timeout)
         if status is not None and done.returncode != status:
             raise AssertionError(f"mango {args}: status {done.returncode}, not {status}\n{done.stdout}\n{done.stderr}")
         return done
@@ -276,10 +276,18 @@ class Administration(unittest.TestCase):
     def test_doctor_is_content_with_a_running_server(self):
         with Mangod() as m:
             found = {f["check"]: f for f in Cli(m).lines("doctor")}
-            for check in ("database", "schema", "write", "keys", "clock", "plugins", "model", "loop", "server"):
+            for check in ("database", "schema", "write", "keys", "clock", "plugins", "model", "loop", "git", "server"):
                 self.assertEqual(found[check]["status"], "ok", found[check])
             self.assertEqual(found["sandbox"]["status"], "warn")
             self.assertIn("no isolation boundary", found["sandbox"]["text"])
+
+    def test_doctor_says_that_repositories_need_git(self):
+        with Mangod() as m:
+            hide = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount --bind /dev/null "$(command -v git)" && exec "$@"', "sh"]
+            found = {f["check"]: f for f in Cli(m).lines("doctor", before=hide)}
+            self.assertEqual("warn", found["git"]["status"])
+            self.assertIn("cannot fetch repositories: it needs git 2.37 or newer", found["git"]["text"])
+            self.assertIn("apt-get install git", found["git"]["fix"])
 
     def doctor_model(self, model, scripts, status=0, **env):
         with Mangod(model_url=model.url, env=env) as m:

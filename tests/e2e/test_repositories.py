@@ -364,9 +364,10 @@ class Crashes(WithHost):
         session = self.s.session("slow")["id"]
         self.waiting(session)
         self.assertTrue(self.gits() and self.left())
+        self.assertTrue(any(b"git-remote-https" in processes()[pid][0] for pid in self.gits()), "git's helper talks to the host")
         self.s.kill()
+        wait_for("git and its helper end with their server, while the host says nothing", lambda: not self.gits(), 10)
         self.host.gate.set()
-        wait_for("git ends with its server", lambda: not self.gits())
         self.s.process.end()
         self.s.start()
         events = self.s.rest_of_turn(session, 0)
