@@ -197,6 +197,8 @@ libcore_la_SOURCES = \
 	core/domain/cron.h \
 	core/domain/deploy.c \
 	core/domain/deploy.h \
+	core/domain/digest-line.c \
+	core/domain/digest-line.h \
 	core/domain/egress.c \
 	core/domain/egress.h \
 	core/domain/environment.c \
@@ -390,6 +392,8 @@ libcore_la_SOURCES = \
 	core/run/ongoing.c \
 	core/run/outcome.c \
 	core/run/outcome.h \
+	core/run/outputs-internal.h \
+	core/run/outputs-list.c \
 	core/run/outputs.c \
 	core/run/outputs.h \
 	core/run/overdue.c \

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "domain/digest-line.h"
 #include "run/memory-internal.h"
 
 /* $1 the folder of all stores, then the stores' own. A line "S STORE" before each; then "N" (it was gone, and is made again), or a line of sha256sum for each
@@ -61,19 +62,6 @@ static mg_rc run_list(const struct mg_memory *m, struct mg_sandbox *box, struct 
     return st.exited && st.exit_code == 0 ? MG_OK : mg_err_set(err, MG_EIO, "their files could not be listed");
 }
 
-/* sha256sum writes a backslash in front of a line whose name has escapes. */
-static struct mg_sv unescaped(struct mg_arena *a, struct mg_sv name)
-{
-    char *out = mg_arena_alloc(a, name.len + 1);
-    size_t n = 0;
-    for (size_t i = 0; i < name.len; i++) {
-        bool escape = name.ptr[i] == '\\' && i + 1 < name.len;
-        char c = name.ptr[escape ? ++i : i];
-        out[n++] = escape && c == 'n' ? '\n' : escape && c == 'r' ? '\r' : c;
-    }
-    return mg_sv_n(out, n);
-}
-
 /* name: "./SLUG/PATH". */
 static void add(struct listing *l, const struct mg_memory *m, int mount, char kind, struct mg_sv sha, struct mg_sv name)
 {
@@ -95,6 +83,7 @@ static void add(struct listing *l, const struct mg_memory *m, int mount, char ki
 
 static void take_line(struct listing *l, const struct mg_memory *m, int *mount, struct mg_sv line)
 {
+    struct mg_sv sha, name;
     if (mg_sv_starts(line, "S ")) {
         *mount = -1;
         for (int i = 0; i < m->n; i++)
@@ -110,15 +99,8 @@ static void take_line(struct listing *l, const struct mg_memory *m, int *mount, 
         l->whole[*mount] = mg_sv_eqz(line, "E 0");
     else if (mg_sv_starts(line, "X ./") || mg_sv_starts(line, "R ./"))
         add(l, m, *mount, line.ptr[0], MG_SV(""), mg_sv_from(line, 2));
-    else {
-        bool escaped = line.ptr[0] == '\\';
-        if (escaped)
-            line = mg_sv_from(line, 1);
-        if (line.len <= MG_MEMORY_SHA + 2 || !mg_memory_sha_ok(mg_sv_n(line.ptr, MG_MEMORY_SHA)))
-            return;
-        struct mg_sv name = mg_sv_from(line, MG_MEMORY_SHA + 2);
-        add(l, m, *mount, 'h', mg_sv_n(line.ptr, MG_MEMORY_SHA), escaped ? unescaped(l->a, name) : name);
-    }
+    else if (mg_digest_line(l->a, line, &sha, &name))
+        add(l, m, *mount, 'h', sha, name);
 }
 
 static mg_rc list(const struct mg_memory *m, struct mg_sandbox *box, struct mg_cancel *cancel, struct listing *ret,

@@ -1,179 +1,19 @@
-#include "run/outputs.h"
-
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/utf8.h"
-#include "crypto/hash.h"
-#include "domain/check.h"
-#include "domain/file.h"
-#include "domain/resource.h"
 #include "object/object.h"
-#include "sandbox/manager.h"
+#include "run/outputs-internal.h"
 #include "store/file.h"
-#include "store/output.h"
 
 enum {
-    LIST_BYTES = (MG_OUTPUTS_MAX + 1) * (4 * MG_OUTPUT_PATH_CHARS + sizeof(MG_OUTPUTS_PATH "/")), /* that find writes */
-    LIST_MS = 60000,
     PREPARE_MS = 10000,
     PIECE = 1024 * 1024, /* bytes that are read at once */
-    NOTES_BYTES = 2000,  /* of the words about what was not published */
-    NAME_SHOWN = 120,    /* bytes of a name in them */
     SLACK_MS = 120000,   /* behind the publication's own deadline: a call that began just before it */
 };
-
-struct output {
-    struct mg_sv path, filename, mime; /* path: below the folder */
-    int64_t size;
-    char sha256[MG_SHA256_HEX];
-    bool kept; /* is published, or stays so */
-};
-
-struct publication {
-    struct mg_run *run;
-    struct mg_pg *pg;
-    struct mg_arena *a;
-    struct mg_sv workspace;
-    struct mg_sandbox *box;
-    const struct mg_tool_ops *ops;
-    uint64_t deadline_ns;
-    struct output *files;
-    int n;
-    struct mg_output_row *old;
-    int n_old;
-    struct mg_buf notes;
-    int n_notes;
-};
-
-/* ---- what is left out ---- */
-
-static void note(struct publication *p, struct mg_sv path, const char *why)
-{
-    p->n_notes++;
-    size_t before = p->notes.len;
-    if (before > NOTES_BYTES - 600)
-        return;
-    (void)mg_buf_str(&p->notes, before ? "; '" : "'");
-    for (size_t i = 0, n = mg_utf8_floor(path, NAME_SHOWN); i < n; i++)
-        (void)mg_buf_char(&p->notes, (unsigned char)path.ptr[i] < ' ' || path.ptr[i] == 0x7f ? '?' : path.ptr[i]);
-    (void)mg_buf_printf(&p->notes, "%s' %.200s", path.len > NAME_SHOWN ? "..." : "", why);
-}
-
-static mg_rc in_time(const struct publication *p, struct mg_err *err)
-{
-    if (mg_cancel_fired(p->run->cancel))
-        return mg_err_set(err, MG_ECANCELED, "interrupted");
-    if (mg_now_ns() > p->deadline_ns)
-        return mg_err_set(err, MG_ETIMEOUT, "reading them took longer than %d s", MG_OUTPUTS_MS / 1000);
-    return MG_OK;
-}
-
-/* ---- the list ---- */
-
-static mg_rc run_find(struct publication *p, struct mg_buf *list, struct mg_err *err)
-{
-    static const char *const argv[] = {"/bin/sh", "-c", "find " MG_OUTPUTS_PATH " ! -type d -print0 && printf 'end\\0'",
-                                       NULL};
-    struct mg_exec_status st = {0};
-    const struct mg_exec_req req = {.argv = argv,
-                                    .deadline_ns = mg_now_ns() + LIST_MS * UINT64_C(1000000),
-                                    .cancel = p->run->cancel,
-                                    .sink = mg_exec_to_buf,
-                                    .sink_ctx = list};
-    mg_rc rc = p->ops->exec(p->box, &req, &st, err);
-    if (rc < 0)
-        return rc;
-    if (!mg_buf_ok(list))
-        return mg_err_set(err, MG_EINVAL, "there are more than %d files, which a session may publish", MG_OUTPUTS_MAX);
-    if (list->len < 4 || memcmp(list->ptr + list->len - 4, "end", 4) != 0)
-        return mg_err_set(err, MG_EINVAL,
-                          "they cannot be listed; the sandbox needs find with -print0, and leave to read all folders");
-    list->len -= 4;
-    return MG_OK;
-}
-
-/* A name that clients may see, and a regular file. False: it is left out. */
-static mg_rc look_at(struct publication *p, struct mg_sv path, struct output *x, bool *ret_ok, struct mg_err *err)
-{
-    struct mg_file_stat st;
-    *ret_ok = false;
-    *x = (struct output){.path = path};
-    if (!mg_utf8_valid(path, NULL) || mg_text_hides(path) || mg_utf8_count(path) > MG_OUTPUT_PATH_CHARS) {
-        note(p, path,
-             mg_arena_printf(p->a,
-                             "has a name that is not UTF-8, holds control characters or direction marks, or is longer "
-                             "than %d characters",
-                             MG_OUTPUT_PATH_CHARS)
-                 .ptr);
-        return MG_OK;
-    }
-    if (mg_file_name(p->a, path, MG_SV(""), &x->filename, err) < 0) {
-        note(p, path, "has a name that a file cannot have");
-        return MG_OK;
-    }
-    x->mime = mg_file_type(p->a, MG_SV(""), x->filename);
-    const char *place = mg_arena_printf(p->a, MG_OUTPUTS_PATH "/%.*s", MG_SV_ARG(path)).ptr;
-    mg_rc rc = p->ops->stat(p->box, place, &st, err);
-    if (rc == MG_ENOTFOUND || rc == MG_EINVAL || rc == MG_EDENIED || (rc >= 0 && st.kind != 'f')) {
-        note(p, path, rc < 0 ? "cannot be read" : st.kind == 'l' ? "is a link" : "is no regular file");
-        return MG_OK;
-    }
-    if (rc < 0)
-        return rc;
-    x->size = st.size;
-    *ret_ok = st.size <= MG_FILE_BYTES_MAX;
-    if (!*ret_ok)
-        note(p, path, mg_arena_printf(p->a, "has more than %lld bytes", MG_FILE_BYTES_MAX).ptr);
-    return MG_OK;
-}
-
-static mg_rc take_files(struct publication *p, struct mg_sv list, struct mg_err *err)
-{
-    static const size_t PREFIX = sizeof(MG_OUTPUTS_PATH);
-    int64_t sum = 0;
-    int n = 0;
-    mg_rc rc = MG_OK;
-    for (size_t i = 0; i < list.len; i++)
-        n += list.ptr[i] == '\0';
-    if (n > MG_OUTPUTS_MAX)
-        return mg_err_set(err, MG_EINVAL, "there are %d files; a session may publish %d", n, MG_OUTPUTS_MAX);
-    p->files = mg_arena_alloc(p->a, sizeof(*p->files) * (size_t)(n + 1));
-    while (list.len && rc >= 0) {
-        bool ok = false;
-        struct mg_sv path = mg_arena_sv(p->a, mg_sv_split(&list, '\0'));
-        if (path.len <= PREFIX)
-            return mg_err_set(err, MG_EINVAL, MG_MOUNT_OUTPUTS " is no folder");
-        rc = in_time(p, err);
-        if (rc >= 0)
-            rc = look_at(p, mg_sv_from(path, PREFIX), &p->files[p->n], &ok, err);
-        if (rc < 0 || !ok)
-            continue;
-        sum += p->files[p->n++].size;
-        if (sum > MG_OUTPUTS_BYTES)
-            return mg_err_set(err, MG_EINVAL, "they have more than %lld bytes together", MG_OUTPUTS_BYTES);
-    }
-    return rc;
-}
-
-static mg_rc list_files(struct publication *p, struct mg_err *err)
-{
-    mg_auto(buf) struct mg_buf list = MG_BUF_INIT(LIST_BYTES);
-    struct mg_file_stat st;
-    mg_rc rc = p->ops->stat(p->box, MG_OUTPUTS_PATH, &st, err);
-    if (rc == MG_ENOTFOUND)
-        return MG_OK; /* nothing was ever put there, or all of it was removed */
-    if (rc < 0)
-        return rc;
-    if (st.kind != 'd')
-        return mg_err_set(err, MG_EINVAL, MG_MOUNT_OUTPUTS " is no folder");
-    rc = run_find(p, &list, err);
-    return rc < 0 ? rc : take_files(p, mg_buf_view(&list), err);
-}
 
 /* ---- bytes ---- */
 
 /* Reads the file to its end, or to one byte more than size. *ret_same: it had size bytes. */
-static mg_rc read_file(struct publication *p, const struct output *x, struct mg_sha256 *hash, struct mg_upload *u,
+static mg_rc read_file(struct mg_publication *p, const struct mg_output *x, struct mg_sha256 *hash, struct mg_upload *u,
                        bool *ret_same, struct mg_err *err)
 {
     const char *place = mg_arena_printf(p->a, MG_OUTPUTS_PATH "/%.*s", MG_SV_ARG(x->path)).ptr;
@@ -183,7 +23,7 @@ static mg_rc read_file(struct publication *p, const struct output *x, struct mg_
     mg_rc rc = MG_OK;
     while (rc >= 0 && !eof && at <= x->size) {
         mg_buf_reset(&b);
-        rc = in_time(p, err);
+        rc = mg_publication_in_time(p, err);
         if (rc >= 0)
             rc = p->ops->read(p->box, place, at, PIECE, &b, &eof, err);
         if (rc >= 0 && hash)
@@ -204,7 +44,7 @@ static bool is_files_fault(mg_rc rc)
     return rc == MG_ENOTFOUND || rc == MG_EINVAL || rc == MG_EDENIED;
 }
 
-static mg_rc hash_file(struct publication *p, struct output *x, bool *ret_ok, struct mg_err *err)
+static mg_rc hash_file(struct mg_publication *p, struct mg_output *x, bool *ret_ok, struct mg_err *err)
 {
     struct mg_sha256 *h = mg_sha256_new();
     mg_rc rc = read_file(p, x, h, NULL, ret_ok, err);
@@ -216,7 +56,7 @@ static mg_rc hash_file(struct publication *p, struct output *x, bool *ret_ok, st
     return rc;
 }
 
-static mg_rc commit_file(struct publication *p, const struct output *x, struct mg_upload *u, struct mg_err *err)
+static mg_rc commit_file(struct mg_publication *p, const struct mg_output *x, struct mg_upload *u, struct mg_err *err)
 {
     mg_auto(step) struct mg_step s = {0};
     struct mg_file_row row;
@@ -241,7 +81,7 @@ static mg_rc commit_file(struct publication *p, const struct output *x, struct m
     return rc < 0 ? rc : mg_step_commit(&s, "turn.output", err);
 }
 
-static mg_rc publish_file(struct publication *p, struct output *x, struct mg_err *err)
+static mg_rc publish_file(struct mg_publication *p, struct mg_output *x, struct mg_err *err)
 {
     struct mg_upload *u = NULL;
     bool same = false;
@@ -256,35 +96,29 @@ static mg_rc publish_file(struct publication *p, struct output *x, struct mg_err
         rc = commit_file(p, x, u, err);
     mg_upload_end(u, p->pg, changed ? MG_ECONFLICT : rc, err);
     if (changed)
-        note(p, x->path, "changed while it was read");
+        mg_publication_note(p, x->path, "changed while it was read");
     return changed ? MG_OK : rc;
 }
 
-static const struct mg_output_row *published(const struct publication *p, struct mg_sv path)
-{
-    for (int i = 0; i < p->n_old; i++)
-        if (mg_sv_eq(p->old[i].path, path))
-            return &p->old[i];
-    return NULL;
-}
-
-/* The first pass: what each file holds. */
-static mg_rc hash_all(struct publication *p, struct mg_err *err)
+/* The first pass: what each file holds of which the list did not say it. */
+static mg_rc hash_all(struct mg_publication *p, struct mg_err *err)
 {
     mg_rc rc = MG_OK;
     for (int i = 0; i < p->n && rc >= 0; i++) {
-        bool ok = false;
-        struct output *x = &p->files[i];
+        bool ok = true;
+        struct mg_output *x = &p->files[i];
+        if (x->sha256[0])
+            continue;
         rc = hash_file(p, x, &ok, err);
-        const struct mg_output_row *old = published(p, x->path);
+        const struct mg_output_row *old = mg_publication_old(p, x->path);
         if (rc >= 0 && !ok)
-            note(p, x->path, "changed while it was read");
+            mg_publication_note(p, x->path, "changed while it was read");
         x->kept = !ok || (old && old->size == x->size && mg_sv_eqz(old->sha256, x->sha256));
     }
     return rc;
 }
 
-static bool is_there(const struct publication *p, struct mg_sv path)
+static bool is_there(const struct mg_publication *p, struct mg_sv path)
 {
     for (int i = 0; i < p->n; i++)
         if (mg_sv_eq(p->files[i].path, path))
@@ -293,7 +127,7 @@ static bool is_there(const struct publication *p, struct mg_sv path)
 }
 
 /* What is not in the folder any more goes; the calls so far are done with. */
-static mg_rc commit_end(struct publication *p, int64_t calls, bool hide, struct mg_err *err)
+static mg_rc commit_end(struct mg_publication *p, int64_t calls, bool hide, struct mg_err *err)
 {
     mg_auto(step) struct mg_step s = {0};
     struct mg_sv session = mg_id_sv(&p->run->session);
@@ -310,11 +144,11 @@ static mg_rc commit_end(struct publication *p, int64_t calls, bool hide, struct 
     return rc;
 }
 
-static mg_rc publish_all(struct publication *p, struct mg_err *err)
+static mg_rc publish_all(struct mg_publication *p, struct mg_err *err)
 {
-    mg_rc rc = list_files(p, err);
+    mg_rc rc = mg_outputs_of(p->a, p->pg, mg_id_sv(&p->run->session), &p->old, &p->n_old, err);
     if (rc >= 0)
-        rc = mg_outputs_of(p->a, p->pg, mg_id_sv(&p->run->session), &p->old, &p->n_old, err);
+        rc = mg_publication_list(p, err);
     if (rc >= 0)
         rc = hash_all(p, err);
     for (int i = 0; i < p->n && rc >= 0; i++)
@@ -325,7 +159,7 @@ static mg_rc publish_all(struct publication *p, struct mg_err *err)
 
 /* ---- the turn ---- */
 
-static mg_rc publish(struct publication *p, struct mg_err *err)
+static mg_rc publish(struct mg_publication *p, struct mg_err *err)
 {
     struct mg_run *r = p->run;
     int64_t calls = 0;
@@ -347,9 +181,9 @@ static mg_rc publish(struct publication *p, struct mg_err *err)
     return rc < 0 ? rc : end;
 }
 
-static void set_fault(struct mg_run *r, const struct publication *p, mg_rc rc, const struct mg_err *err)
+static void set_fault(struct mg_run *r, const struct mg_publication *p, mg_rc rc, const struct mg_err *err)
 {
-    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(2 * NOTES_BYTES);
+    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(2 * MG_OUTPUTS_NOTES_BYTES);
     if (rc < 0)
         (void)mg_buf_printf(&b, "the files in " MG_MOUNT_OUTPUTS " were not published: %s", err->text);
     else if (p->n_notes)
@@ -367,11 +201,11 @@ static void publish_work(void *arg, void *thread)
     struct mg_run *r = arg;
     struct mg_err err = {0};
     mg_auto(arena) struct mg_arena *a = mg_arena_new();
-    struct publication p = {.run = r,
-                            .pg = thread,
-                            .a = a,
-                            .deadline_ns = mg_now_ns() + MG_OUTPUTS_MS * UINT64_C(1000000),
-                            .notes = MG_BUF_INIT(NOTES_BYTES)};
+    struct mg_publication p = {.run = r,
+                               .pg = thread,
+                               .a = a,
+                               .deadline_ns = mg_now_ns() + MG_OUTPUTS_MS * UINT64_C(1000000),
+                               .notes = MG_BUF_INIT(MG_OUTPUTS_NOTES_BYTES)};
     mg_rc rc = publish(&p, &err);
     set_fault(r, &p, rc, &err);
     mg_buf_done(&p.notes);

@@ -1,6 +1,7 @@
 """What an agent leaves in /mnt/session/outputs: published as files of the session when its turn ends, kept, replaced, hidden, refused, and never lost by a crash."""
 import hashlib
 import json
+import re
 import signal
 
 import rig
@@ -68,6 +69,23 @@ class Outputs(TurnCase):
         self.assertEqual(404, self.client.raw("GET", f"/v1/files/{first['c.txt']['id']}")[0])
         self.assertIsNone(self.fault(self.turn(sid, run(f"rm -r {OUT}"))))
         self.assertEqual({}, self.listed(sid))
+
+    def reads(self):
+        """Calls of the backend's read so far."""
+        return sum(int(n) for n in re.findall(r'mango_plugin_op_calls_total\{plugin="local",op="read"\} (\d+)', self.client.raw("GET", "/metrics")[2].decode()))
+
+    def test_a_file_that_holds_what_is_published_is_not_read_again_and_one_that_was_changed_behind_its_times_is(self):
+        sid = self.new_session()
+        self.turn(sid, run(f"cd {OUT}; for i in 1 2 3; do printf 1$i > $i.txt; done; printf esc > 'a\\\\b'"))
+        first, before = self.listed(sid), self.reads()
+        self.assertEqual({"1.txt", "2.txt", "3.txt", "a\\\\b"}, set(first))
+        self.turn(sid, run("true"))
+        self.assertEqual((first, before), (self.listed(sid), self.reads()))
+        self.turn(sid, run(f"cd {OUT}; cp -p 2.txt ../as-it-was; printf 22 > 2.txt; touch -r ../as-it-was 2.txt"))
+        second = self.listed(sid)
+        self.assertEqual(["2.txt"], [path for path, f in second.items() if f != first[path]])
+        self.assertEqual(b"22", self.content(second["2.txt"]))
+        self.assertLessEqual(self.reads() - before, 2, "of the changed file alone")
 
     def test_case_93_links_and_special_files_are_left_out_with_a_note(self):
         sid, other = self.new_session(), self.new_session()
