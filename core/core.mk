@@ -509,6 +509,8 @@ libcore_la_SOURCES = \
 	core/store/credential-seal.c \
 	core/store/credential.c \
 	core/store/deploy-run.c \
+	core/store/deploy-token.c \
+	core/store/deploy-token.h \
 	core/store/deploy.c \
 	core/store/deploy.h \
 	core/store/deployment.c \

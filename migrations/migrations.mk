@@ -27,4 +27,5 @@ dist_migrations_DATA = \
 	migrations/0023_session_outputs.sql \
 	migrations/0024_webhooks_changed.sql \
 	migrations/0025_work_indexes.sql \
-	migrations/0026_repositories.sql
+	migrations/0026_repositories.sql \
+	migrations/0027_deployment_tokens.sql

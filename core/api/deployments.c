@@ -143,7 +143,7 @@ mg_rc mg_post_deployments(struct mg_http_req *req, struct mg_http_res *res, stru
     struct mg_deploy_row row;
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
-        rc = mg_deploys_create(req->pg, req->arena, mg_req_who(req), body, &row, err);
+        rc = mg_deploys_create(mg_req_app(req)->engine, req->pg, req->arena, mg_req_who(req), body, &row, err);
     return rc < 0 ? rc : answer(res, &row);
 }
 
@@ -160,7 +160,8 @@ mg_rc mg_post_deployment(struct mg_http_req *req, struct mg_http_res *res, struc
     struct mg_deploy_row row;
     mg_rc rc = mg_req_body(req, &body, err);
     if (rc >= 0)
-        rc = mg_deploys_update(req->pg, req->arena, mg_req_who(req), req->param[0], body, &row, err);
+        rc = mg_deploys_update(mg_req_app(req)->engine, req->pg, req->arena, mg_req_who(req), req->param[0], body, &row,
+                               err);
     return rc < 0 ? rc : answer(res, &row);
 }
 

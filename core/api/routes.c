@@ -186,9 +186,9 @@ const struct mg_route mg_routes[] = {
     {MG_POST, "/v1/vaults/{}/credentials/{}/mcp_oauth_validate", mg_post_credential_validate, .body_max = SMALL_BODY},
 
     {MG_GET, "/v1/deployments", mg_get_deployments, .query = LIST_DEPLOYMENTS},
-    {MG_POST, "/v1/deployments", mg_post_deployments, .query = NULL},
+    {MG_POST, "/v1/deployments", mg_post_deployments, .flags = MG_ROUTE_SECRET},
     {MG_GET, "/v1/deployments/{}", mg_get_deployment, .query = NULL},
-    {MG_POST, "/v1/deployments/{}", mg_post_deployment, .query = NULL},
+    {MG_POST, "/v1/deployments/{}", mg_post_deployment, .flags = MG_ROUTE_SECRET},
     {MG_POST, "/v1/deployments/{}/archive", mg_post_deployment_archive, .body_max = SMALL_BODY},
     {MG_POST, "/v1/deployments/{}/pause", mg_post_deployment_pause, .body_max = SMALL_BODY},
     {MG_POST, "/v1/deployments/{}/unpause", mg_post_deployment_unpause, .body_max = SMALL_BODY},

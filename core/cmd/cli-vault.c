@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "cmd/cli-db.h"
+#include "store/deploy-token.h"
 #include "store/repository.h"
 #include "store/vault.h"
 #include "store/webhook.h"
@@ -92,7 +93,7 @@ int mg_cli_vault_rekey(struct mg_cli *c)
         return MG_CLI_ERROR;
     }
     if (mg_vault_rekey(db.pg, k, &n, &err) < 0 || mg_webhook_rekey(db.pg, k, &n, &err) < 0 ||
-        mg_repositories_rekey(db.pg, k, &n, &err) < 0)
+        mg_repositories_rekey(db.pg, k, &n, &err) < 0 || mg_deploys_rekey(db.pg, k, &n, &err) < 0)
         status = mg_cli_fail("%s (%lld done before; run it again when this is mended)", err.text, (long long)n);
     else if (c->text)
         printf("%lld credentials and signing keys are sealed anew with key %.*s; keys that are not active can be "

@@ -4,7 +4,10 @@
 #include "domain/repository.h"
 #include "json/write.h"
 
-enum { BODY_MAX = 64 * 1024 * 1024 /* bytes: a request's limit, and its members once more */ };
+enum {
+    BODY_MAX = 64 * 1024 * 1024, /* bytes: a request's limit, and its members once more */
+    NAMES_MAX = 1024,            /* bytes of the names and ids in a body */
+};
 
 enum {
     F_NAME,
@@ -45,8 +48,10 @@ static const struct mg_field_rule UPDATE_RULES[] = RULES(0);
 
 struct mg_sv mg_deploy_session(struct mg_arena *a, const struct mg_deploy *x)
 {
-    mg_auto(buf) struct mg_buf b = MG_BUF_INIT(BODY_MAX);
+    mg_auto(secret) struct mg_buf b = MG_BUF_INIT(BODY_MAX);
     struct mg_jw w = mg_jw_to(&b);
+    (void)mg_buf_reserve(&b, x->metadata.len + x->resources.len + x->vault_ids.len + x->initial_events.len +
+                                 x->budget.len + NAMES_MAX); /* in one piece: growing would leave copies of tokens */
     mg_jw_obj(&w);
     mg_jw_key(&w, "agent");
     mg_jw_obj(&w);
@@ -119,7 +124,7 @@ static mg_rc check_session(struct mg_arena *a, const struct mg_deploy *x, struct
     mg_rc rc = mg_json_parse(a, mg_deploy_session(a, x), &mg_json_api_limits, &body, err);
     if (rc >= 0)
         rc = mg_session_parse_deployed(a, body, &c, err);
-    return rc < 0 ? rc : mg_repositories_no_token(mg_json_get(body, "resources"), err);
+    return rc;
 }
 
 static mg_rc apply(struct mg_arena *a, const struct mg_json *const *m, bool create, struct mg_deploy *x,
@@ -138,6 +143,8 @@ static mg_rc apply(struct mg_arena *a, const struct mg_json *const *m, bool crea
         x->initial_events = m[F_EVENTS]->raw;
     if (m[F_RESOURCES])
         x->resources = raw_or(m[F_RESOURCES], "[]");
+    x->new_resources = m[F_RESOURCES] != NULL;
+    x->tokens = mg_sv_n(NULL, 0);
     if (m[F_VAULTS])
         x->vault_ids = raw_or(m[F_VAULTS], "[]");
     if (m[F_BUDGET])
@@ -147,7 +154,11 @@ static mg_rc apply(struct mg_arena *a, const struct mg_json *const *m, bool crea
         rc = mg_metadata_patch(a, x->metadata, m[F_METADATA], &meta, &x->metadata, err);
     if (rc >= 0 && m[F_SCHEDULE])
         rc = take_schedule(a, m[F_SCHEDULE], x, err);
-    return rc < 0 ? rc : check_session(a, x, err);
+    if (rc >= 0)
+        rc = check_session(a, x, err);
+    if (rc >= 0 && mg_given(m[F_RESOURCES]))
+        mg_repositories_split(a, m[F_RESOURCES], &x->resources, &x->tokens);
+    return rc;
 }
 
 mg_rc mg_deploy_parse_create(struct mg_arena *a, const struct mg_json *body, struct mg_deploy *ret, struct mg_err *err)

@@ -12,6 +12,8 @@ struct mg_deploy {
     struct mg_sv agent_id;
     int64_t agent_version; /* 0: the latest, to be pinned */
     struct mg_sv environment_id, initial_events, resources, vault_ids, metadata;
+    bool new_resources;                /* the body has some, or takes them away; then: */
+    struct mg_sv tokens;               /* of its repositories, by mg_repositories_split; ptr NULL: none */
     struct mg_sv budget;               /* ptr NULL: none */
     struct mg_sv expression, timezone; /* ptr NULL: only by hand */
 };

@@ -7,7 +7,11 @@
 #include "domain/vault.h"
 #include "json/write.h"
 
-enum { SHA1_HEX = 40, CHECKOUT_BYTES_MAX = 2048 /* as JSON: a branch's name with each byte escaped */ };
+enum {
+    SHA1_HEX = 40,
+    CHECKOUT_BYTES_MAX = 2048 /* as JSON: a branch's name with each byte escaped */,
+    ENTRY_MORE = 64 /* what an entry grows by */
+};
 
 static const char *const CHECKOUTS[] = {"branch", "commit", NULL};
 enum { C_BRANCH, C_COMMIT };
@@ -192,15 +196,76 @@ mg_rc mg_repository_parse_update(struct mg_arena *a, const struct mg_json *body,
     return mg_token_check(*ret_token, "authorization_token", err);
 }
 
-mg_rc mg_repositories_no_token(const struct mg_json *v, struct mg_err *err)
+/* ---- tokens apart from the rest ---- */
+
+static const char TOKEN[] = "authorization_token";
+
+/* The entries without their tokens, or with these, of which null is none. */
+static void write_entries(struct mg_jw *w, const struct mg_json *v, const struct mg_json *tokens)
 {
-    unsigned n = 0;
-    for (const struct mg_json *e = v ? v->child : NULL; e; e = e->next, n++)
-        if (mg_given(mg_json_get(e, "authorization_token")))
-            return mg_err_set(err, MG_EINVAL,
-                              "resources[%u].authorization_token: a deployment keeps no tokens; name a public "
-                              "repository, or set the token on each session's resource (POST "
-                              "/v1/sessions/{session_id}/resources/{resource_id})",
-                              n);
+    const struct mg_json *token = tokens ? tokens->child : NULL;
+    mg_jw_arr(w);
+    for (const struct mg_json *e = v->child; e; e = e->next, token = token ? token->next : NULL) {
+        mg_jw_obj(w);
+        for (const struct mg_json *m = e->child; m; m = m->next) {
+            if (mg_sv_eqz(m->key, TOKEN))
+                continue;
+            mg_jw_key_sv(w, m->key);
+            mg_jw_raw(w, m->raw);
+        }
+        if (mg_given(token))
+            mg_jw_kraw(w, TOKEN, token->raw);
+        mg_jw_obj_end(w);
+    }
+    mg_jw_arr_end(w);
+}
+
+static void write_tokens(struct mg_jw *w, const struct mg_json *v)
+{
+    mg_jw_arr(w);
+    for (const struct mg_json *e = v->child; e; e = e->next) {
+        const struct mg_json *token = mg_json_get(e, TOKEN);
+        mg_jw_raw(w, mg_given(token) ? token->raw : MG_SV("null"));
+    }
+    mg_jw_arr_end(w);
+}
+
+void mg_repositories_split(struct mg_arena *a, const struct mg_json *v, struct mg_sv *ret_rest,
+                           struct mg_sv *ret_tokens)
+{
+    size_t room = v->raw.len + (v->n + 2) * ENTRY_MORE;
+    mg_auto(secret) struct mg_buf rest = MG_BUF_INIT(room), tokens = MG_BUF_INIT(room);
+    struct mg_jw w = mg_jw_to(&rest), x = mg_jw_to(&tokens);
+    bool any = false;
+    *ret_rest = v->raw;
+    *ret_tokens = mg_sv_n(NULL, 0);
+    for (const struct mg_json *e = v->child; e; e = e->next)
+        any = any || mg_given(mg_json_get(e, TOKEN));
+    if (!any)
+        return;
+    write_entries(&w, v, NULL);
+    *ret_rest = mg_arena_sv(a, mg_buf_view(&rest));
+    if (mg_buf_reserve(&tokens, room) >= 0) /* in one piece: growing would leave copies */
+        write_tokens(&x, v);
+    *ret_tokens = mg_arena_sv(a, mg_buf_view(&tokens));
+}
+
+mg_rc mg_repositories_join(struct mg_arena *a, struct mg_sv rest, struct mg_sv tokens, struct mg_sv *ret,
+                           struct mg_err *err)
+{
+    struct mg_json *v, *t;
+    mg_rc rc = mg_json_parse(a, rest, &mg_json_api_limits, &v, err);
+    if (rc >= 0)
+        rc = mg_json_parse(a, tokens, &mg_json_api_limits, &t, err);
+    if (rc < 0)
+        return rc;
+    size_t room = rest.len + tokens.len + (v->n + 2) * ENTRY_MORE;
+    mg_auto(secret) struct mg_buf b = MG_BUF_INIT(room);
+    struct mg_jw w = mg_jw_to(&b);
+    rc = mg_buf_reserve(&b, room);
+    if (rc < 0)
+        return rc;
+    write_entries(&w, v, t);
+    *ret = mg_arena_sv(a, mg_buf_view(&b));
     return MG_OK;
 }

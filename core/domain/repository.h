@@ -17,8 +17,13 @@ mg_rc mg_repository_parse(struct mg_arena *a, const struct mg_json *v, const cha
 /* The body of an update: {"authorization_token": "..."}. */
 mg_rc mg_repository_parse_update(struct mg_arena *a, const struct mg_json *body, struct mg_sv *ret_token,
                                  struct mg_err *err) MG_MUSTCHECK;
-/* A deployment keeps its body as it came, and so may hold no token. v: the array of resources. */
-mg_rc mg_repositories_no_token(const struct mg_json *v, struct mg_err *err) MG_MUSTCHECK;
+/* An array of resources, checked before, without the tokens in it; and these, as an array with a null for each resource that has none: arena memory, secret.
+ * *ret_tokens ptr NULL: there are none. */
+void mg_repositories_split(struct mg_arena *a, const struct mg_json *v, struct mg_sv *ret_rest,
+                           struct mg_sv *ret_tokens);
+/* The array with its tokens, in secret arena memory. */
+mg_rc mg_repositories_join(struct mg_arena *a, struct mg_sv rest, struct mg_sv tokens, struct mg_sv *ret,
+                           struct mg_err *err) MG_MUSTCHECK;
 /* What checkout asks for: both empty for the default branch. */
 struct mg_checkout {
     struct mg_sv branch, commit;

@@ -3,7 +3,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "json/write.h"
+#include "run/engine.h"
 #include "service/session.h"
+#include "service/vault.h"
+#include "store/deploy-token.h"
 #include "store/session.h"
 #include "store/vault.h"
 #include "store/zone.h"
@@ -70,7 +73,13 @@ static mg_rc resolve(struct mg_arena *a, struct mg_txn *t, struct mg_deploy_row 
     return rc;
 }
 
-mg_rc mg_deploys_create(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+static mg_rc seal_tokens(struct mg_engine *e, struct mg_arena *a, struct mg_deploy_row *row, struct mg_err *err)
+{
+    mg_rc rc = row->deploy.tokens.ptr ? mg_needs_keyring(mg_engine_keyring(e), err) : MG_OK;
+    return rc < 0 ? rc : mg_deploy_seal(a, mg_engine_keyring(e), row, err);
+}
+
+mg_rc mg_deploys_create(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                         const struct mg_json *body, struct mg_deploy_row *ret, struct mg_err *err)
 {
     struct mg_id *id = mg_arena_new_of(a, struct mg_id);
@@ -82,6 +91,8 @@ mg_rc mg_deploys_create(struct mg_pg *pg, struct mg_arena *a, const struct mg_pr
         rc = resolve(a, &t, ret, err);
     if (rc >= 0)
         rc = plan_from_now(a, &t, ret, err);
+    if (rc >= 0)
+        rc = seal_tokens(e, a, ret, err);
     if (rc >= 0)
         rc = mg_deploy_insert(a, &t, ret, err);
     return rc < 0 ? rc : mg_txn_commit(&t, err);
@@ -96,8 +107,8 @@ static mg_rc lock_active(struct mg_arena *a, struct mg_txn *t, const struct mg_p
     return mg_err_code(err, MG_EINVAL, "deployment_archived", "deployment '%.*s' is archived", MG_SV_ARG(ret->id));
 }
 
-mg_rc mg_deploys_update(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
-                        const struct mg_json *body, struct mg_deploy_row *ret, struct mg_err *err)
+mg_rc mg_deploys_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                        struct mg_sv id, const struct mg_json *body, struct mg_deploy_row *ret, struct mg_err *err)
 {
     struct mg_deploy changed;
     mg_auto(txn) struct mg_txn t = mg_txn_on(pg);
@@ -110,6 +121,8 @@ mg_rc mg_deploys_update(struct mg_pg *pg, struct mg_arena *a, const struct mg_pr
     rc = resolve(a, &t, ret, err);
     if (rc >= 0)
         rc = plan_from_now(a, &t, ret, err);
+    if (rc >= 0)
+        rc = seal_tokens(e, a, ret, err);
     if (rc >= 0)
         rc = mg_deploy_save(a, &t, ret, err);
     return rc < 0 ? rc : mg_txn_commit(&t, err);
@@ -208,7 +221,9 @@ static mg_rc make_session(struct mg_engine *e, const struct mg_sandboxes *boxes,
     const struct mg_session_deployed d = {.deployment_id = x->row->id, .also = write_run, .ctx = x};
     struct mg_principal who = {.kind = MG_BY_API_KEY};
     (void)mg_id_from(x->row->workspace, &who.workspace);
-    mg_rc rc = mg_json_parse(x->a, mg_deploy_session(x->a, &x->row->deploy), &mg_json_api_limits, &body, err);
+    mg_rc rc = mg_deploy_unseal(x->a, mg_engine_keyring(e), x->row, err);
+    if (rc >= 0)
+        rc = mg_json_parse(x->a, mg_deploy_session(x->a, &x->row->deploy), &mg_json_api_limits, &body, err);
     if (rc >= 0)
         rc = mg_sessions_create_deployed(e, boxes, pg, x->a, &who, body, &d, &session, err);
     return rc;

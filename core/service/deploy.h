@@ -8,10 +8,11 @@
 struct mg_engine;
 struct mg_sandboxes;
 
-mg_rc mg_deploys_create(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+mg_rc mg_deploys_create(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
                         const struct mg_json *body, struct mg_deploy_row *ret, struct mg_err *err) MG_MUSTCHECK;
-mg_rc mg_deploys_update(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
-                        const struct mg_json *body, struct mg_deploy_row *ret, struct mg_err *err) MG_MUSTCHECK;
+mg_rc mg_deploys_update(struct mg_engine *e, struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who,
+                        struct mg_sv id, const struct mg_json *body, struct mg_deploy_row *ret,
+                        struct mg_err *err) MG_MUSTCHECK;
 mg_rc mg_deploys_archive(struct mg_pg *pg, struct mg_arena *a, const struct mg_principal *who, struct mg_sv id,
                          struct mg_deploy_row *ret, struct mg_err *err) MG_MUSTCHECK;
 /* Twice is fine. Slots that passed while it was paused are not made up. */

@@ -71,7 +71,8 @@ static const struct mg_stmt SQL_KEYS = {
     "vault_keys",
     "SELECT key_id, count(*), kind FROM (SELECT key_id, 'credential' AS kind FROM vault_credentials WHERE secret IS NOT"
     " NULL UNION ALL SELECT key_id, 'webhook' FROM webhooks UNION ALL SELECT key_id, 'repository token' FROM"
-    " session_resources WHERE secret IS NOT NULL) s GROUP BY key_id, kind ORDER BY key_id, kind",
+    " session_resources WHERE secret IS NOT NULL UNION ALL SELECT key_id, 'deployment' FROM deployments WHERE secret "
+    "IS NOT NULL) s GROUP BY key_id, kind ORDER BY key_id, kind",
 };
 
 mg_rc mg_vault_check_keyring(struct mg_pg *pg, const struct mg_keyring *k, struct mg_err *err)

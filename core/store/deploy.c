@@ -7,7 +7,7 @@
 #define COLUMNS                                                                                                 \
     "id, workspace_id, name, description, agent_id, agent_version, environment_id, initial_events, resources, " \
     "vault_ids, metadata, budget, expression, timezone, paused_reason, upcoming, mg_us(next_run_at), "          \
-    "mg_us(last_run_at), mg_us(created_at), mg_us(updated_at), mg_us(archived_at)"
+    "mg_us(last_run_at), mg_us(created_at), mg_us(updated_at), mg_us(archived_at), key_id, secret"
 
 static struct mg_deploy_row from_row(const struct mg_res *r, int i)
 {
@@ -36,16 +36,18 @@ static struct mg_deploy_row from_row(const struct mg_res *r, int i)
         .created_us = mg_res_time(r, i, 18),
         .updated_us = mg_res_time(r, i, 19),
         .archived_us = mg_res_time(r, i, 20),
+        .key_id = mg_res_sv(r, i, 21),
+        .sealed = mg_res_sv(r, i, 22),
     };
 }
 
 static void keep(struct mg_arena *a, struct mg_deploy_row *x)
 {
     struct mg_deploy *d = &x->deploy;
-    struct mg_sv *const texts[] = {&x->id,        &x->workspace,   &x->paused_reason,  &x->upcoming,
-                                   &d->name,      &d->description, &d->agent_id,       &d->environment_id,
-                                   &d->resources, &d->vault_ids,   &d->initial_events, &d->metadata,
-                                   &d->budget,    &d->expression,  &d->timezone};
+    struct mg_sv *const texts[] = {
+        &x->id,       &x->workspace,      &x->paused_reason, &x->upcoming,  &d->name,           &d->description,
+        &d->agent_id, &d->environment_id, &d->resources,     &d->vault_ids, &d->initial_events, &d->metadata,
+        &d->budget,   &d->expression,     &d->timezone,      &x->key_id,    &x->sealed};
     mg_row_keep(a, texts, sizeof(texts) / sizeof(texts[0]));
 }
 
@@ -59,7 +61,7 @@ static mg_rc take(struct mg_arena *a, const struct mg_res *r, struct mg_sv id, s
     return MG_OK;
 }
 
-enum { N_PARAMS = 17 };
+enum { N_PARAMS = 19 };
 
 static void fill(struct mg_arena *a, const struct mg_deploy_row *row, struct mg_sv p[N_PARAMS])
 {
@@ -82,6 +84,8 @@ static void fill(struct mg_arena *a, const struct mg_deploy_row *row, struct mg_
         row->paused_reason,
         row->upcoming,
         mg_p_time(a, row->next_us),
+        row->key_id,
+        row->sealed,
     };
     memcpy(p, all, sizeof(all));
 }
@@ -90,15 +94,16 @@ static const struct mg_stmt SQL_INSERT = {
     "deploy_insert",
     "INSERT INTO deployments (id, workspace_id, name, description, agent_id, agent_version, environment_id, "
     "initial_events, resources, vault_ids, metadata, budget, expression, timezone, paused_reason, upcoming, "
-    "next_run_at)"
-    " VALUES ($1, $2, $3, $4, $5, $6::int, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::timestamptz) "
+    "next_run_at, key_id, secret)"
+    " VALUES ($1, $2, $3, $4, $5, $6::int, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17::timestamptz, $18, $19) "
     "RETURNING " COLUMNS,
 };
 static const struct mg_stmt SQL_SAVE = {
     "deploy_save",
     "UPDATE deployments SET name = $3, description = $4, agent_id = $5, agent_version = $6::int, environment_id = $7,"
     " initial_events = $8, resources = $9, vault_ids = $10, metadata = $11, budget = $12, expression = $13,"
-    " timezone = $14, paused_reason = $15, upcoming = $16, next_run_at = $17::timestamptz, claim = NULL,"
+    " timezone = $14, paused_reason = $15, upcoming = $16, next_run_at = $17::timestamptz, key_id = $18, secret = $19, "
+    "claim = NULL,"
     " claim_until = NULL, updated_at = now() WHERE id = $1 AND workspace_id = $2 RETURNING " COLUMNS,
 };
 
@@ -144,7 +149,8 @@ mg_rc mg_deploy_lock(struct mg_arena *a, struct mg_txn *t, struct mg_sv workspac
 
 static const struct mg_stmt SQL_ARCHIVE = {
     "deploy_archive",
-    "UPDATE deployments SET archived_at = now(), updated_at = now(), next_run_at = NULL, upcoming = '[]', "
+    "UPDATE deployments SET archived_at = now(), key_id = NULL, secret = NULL, updated_at = now(), next_run_at = NULL, "
+    "upcoming = '[]', "
     "paused_reason "
     "= NULL, claim = NULL, claim_until = NULL WHERE id = $1 RETURNING " COLUMNS,
 };

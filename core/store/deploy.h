@@ -14,6 +14,7 @@ struct mg_deploy_row {
     struct mg_sv upcoming;      /* JSON array of times */
     int64_t next_us, last_us;   /* INT64_MIN: none */
     int64_t created_us, updated_us, archived_us;
+    struct mg_sv key_id, sealed; /* the tokens of its repositories; ptr NULL: none */
 };
 
 mg_rc mg_deploy_insert(struct mg_arena *a, struct mg_txn *t, struct mg_deploy_row *row,

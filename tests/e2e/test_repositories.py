@@ -101,9 +101,6 @@ class Api(WithHost):
             with self.subTest(update=body):
                 (resource,) = self.c.get(self.here)["data"]
                 self.refused(400, "POST", f"{self.here}/{resource['id']}", body)
-        e = self.refused(400, "POST", "/v1/deployments", {"name": "d", "agent": "agent_x", "environment_id": "env_x", "initial_events": [
-            {"type": "user.message", "content": [{"type": "text", "text": "x"}]}], "resources": [{**KIND, "url": url, "authorization_token": TOKEN}]})  # fmt: skip
-        self.assertIn("resources[0].authorization_token", e.message)
 
     def test_a_session_has_at_most_16_and_places_do_not_meet(self):
         many = [{**KIND, "url": self.host.url(f"r{i}")} for i in range(17)]
@@ -397,6 +394,73 @@ class Crashes(WithHost):
         self.assertEqual("this is slow", self.s.ask(session, "cat slow/README.md").strip())
 
 
+class Deployments(WithHost):
+    """A deployment keeps the tokens of its repositories sealed, for the sessions that it makes."""
+
+    def deployment(self, client, *resources):
+        agent = client.post("/v1/agents", {"name": "a", "model": "m", "tools": [{"type": "agent_toolset_20260401"}]})["id"]
+        env = client.post("/v1/environments", {"name": f"e{os.urandom(8).hex()}", "config": {"type": "cloud"}})["id"]
+        event = {"type": "user.message", "content": [{"type": "text", "text": "run: cat */README.md"}]}
+        return client.post("/v1/deployments", {"name": "d", "agent": agent, "environment_id": env, "initial_events": [event], "resources": list(resources)})
+
+    def run_of(self, deployment):
+        """The events of the session of a run by hand."""
+        session = self.c.post(f"/v1/deployments/{deployment['id']}/run", {})["session_id"]
+        return self.s.rest_of_turn(session, 0)
+
+    def sealed(self, deployment):
+        return self.s.database.query(f"SELECT key_id, secret FROM deployments WHERE id = '{deployment['id']}'")[0]
+
+    def rekey(self):
+        key = "k" + os.urandom(4).hex()
+        self.s.keys[key] = key_text()
+        write_keyring(self.s.keyring, key, self.s.keys)
+        self.s.restart()
+        self.assertGreaterEqual(json.loads(mango(self.s, "vault", "rekey").stdout)["resealed"], 1)
+        return key
+
+    def test_a_token_is_sealed_opens_the_repository_for_each_session_and_is_replaced_with_the_resources(self):
+        if not os.path.exists(self.host.path("deployed")):
+            self.host.new("deployed", token=TOKEN), self.host.new("open")
+        private, public = {**KIND, "url": self.host.url("deployed")}, {**KIND, "url": self.host.url("open"), "checkout": {"type": "branch", "name": "main"}}
+        made = self.deployment(self.c, public, {**private, "authorization_token": TOKEN, "mount_path": "/workspace/here"})
+        here = f"/v1/deployments/{made['id']}"
+        shown = [public, {**private, "mount_path": "/workspace/here"}]
+        self.assertEqual((shown, shown), (made["resources"], self.c.get(here)["resources"]))
+        key, secret = self.sealed(made)
+        self.assertTrue(key and secret)
+        self.assertEqual((shown, [key, secret]), (self.c.post(here, {"name": "e"})["resources"], self.sealed(made)))
+        new_key = self.rekey()
+        self.assertEqual(new_key, self.sealed(made)[0])
+        events = self.run_of(made)
+        self.assertEqual(([], "this is deployed\nthis is open"), (errors(events), said(events).strip()))
+        dump = subprocess.run(["pg_dump", self.s.database.url], check=True, capture_output=True, timeout=60).stdout
+        for name, text in (("events", json.dumps(events).encode()), ("log", self.s.log().encode()), ("database", dump)):
+            self.assertNotIn(TOKEN.encode(), text, name)
+        self.c.post(here, {"resources": [{**private, "authorization_token": "wrong-" + TOKEN}]})
+        self.lacks(self.run_of(made), "repository_authentication_error", "does not accept the authorization_token")
+        self.c.post(here, {"resources": [private]})
+        self.assertEqual(["", ""], self.sealed(made), "the new resources have none")
+        self.lacks(self.run_of(made), "repository_authentication_error", "set an authorization_token")
+
+    def test_an_archived_one_keeps_no_token_and_a_copied_one_opens_nothing(self):
+        private = {**KIND, "url": self.host.url("r"), "authorization_token": TOKEN}
+        one, two = self.deployment(self.c, private), self.deployment(self.c, private)
+        key, secret = self.sealed(one)
+        self.s.database.query(f"UPDATE deployments SET key_id = '{key}', secret = '{secret}' WHERE id = '{two['id']}'")
+        self.assertIn("was copied from another one", self.refused(500, "POST", f"/v1/deployments/{two['id']}/run", {}).message)
+        self.c.post(f"/v1/deployments/{one['id']}/archive")
+        self.c.post(f"/v1/deployments/{two['id']}/archive")
+        self.assertEqual((["", ""], ["", ""]), (self.sealed(one), self.sealed(two)))
+
+    def test_what_is_wrong_with_a_token_is_named(self):
+        for token in ("", "a b", "x" * 8193):
+            with self.assertRaises(ApiError) as caught:
+                self.deployment(self.c, {**KIND, "url": self.host.url("r")}, {**KIND, "url": self.host.url("s"), "authorization_token": token})
+            self.assertEqual(400, caught.exception.status)
+            self.assertIn("resources[1].authorization_token", caught.exception.message)
+
+
 class Secrets(WithHost):
     def test_a_token_is_nowhere_but_at_the_host(self):
         self.host.new("secret", token=TOKEN)
@@ -449,6 +513,9 @@ class Secrets(WithHost):
         with RepositoryServer(self.host, env={"MANGO_VAULT_KEYRING_FILE": None}) as s:
             with self.assertRaises(ApiError) as caught:
                 s.session("r", authorization_token=TOKEN)
+            self.assertEqual("vault_keyring_missing", json.loads(caught.exception.body)["error"]["details"]["error_code"])
+            with self.assertRaises(ApiError) as caught:
+                Deployments.deployment(self, s.client, {**KIND, "url": self.host.url("r"), "authorization_token": TOKEN})
             self.assertEqual("vault_keyring_missing", json.loads(caught.exception.body)["error"]["details"]["error_code"])
             session = s.session("r")
             with self.assertRaises(ApiError) as caught:
