@@ -33,7 +33,7 @@ static bool name_ok(const char *s, size_t n)
         if (dot && (i == 0 || s[i - 1] == '.'))
             return false;
     }
-    return n > 0 && s[0] != '-';
+    return n > 0 && s[0] != '-' && s[n - 1] != '.'; /* one dot at the end was taken off already */
 }
 
 bool mg_egress_host_norm(struct mg_sv host, char out[MG_EGRESS_HOST_MAX])

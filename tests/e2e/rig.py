@@ -286,18 +286,20 @@ class CuttingReader(threading.Thread):
 
 
 class SlowReaders(threading.Thread):
-    """Takes up to `rate` bytes a second from each of its sockets, on one thread."""
+    """Takes up to `rate` bytes a second from each of its sockets, on one thread; one that the machine holds up takes what is due."""
 
     def __init__(self, socks, rate):
         super().__init__(daemon=True)
         self.socks, self.rate, self.stopped, self.closed = list(socks), rate, threading.Event(), 0
 
     def run(self):
+        last = time.monotonic()
         while not self.stopped.wait(1.0):
+            last, due = time.monotonic(), int(self.rate * max(1.0, time.monotonic() - last))
             for s in list(self.socks):
                 try:
                     s.settimeout(0)
-                    if s.recv(self.rate) == b"":
+                    if s.recv(due) == b"":
                         raise ConnectionError
                 except BlockingIOError:
                     pass

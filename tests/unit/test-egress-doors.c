@@ -84,6 +84,7 @@ static void bad_doors_are_refused_by_name(void **state)
         {"x:y", "", "\"x:y\""},
         {"*.*.x", "", "\"*.*.x\""},
         {"x..y", "", "\"x..y\""},
+        {"x..", "", "\"x..\""},
         {"ok.test", "0.0.0.0:3128", "wildcard"},
         {"ok.test", "[::]:3128", "wildcard"},
         {"ok.test", "localhost:3128", "wildcard"},
