@@ -1,4 +1,4 @@
-"""The states of a session: semantics SM1 to SM3 (docs/semantics.md)."""
+"""The states of a session: semantics SM1 to SM3, UP5 (docs/semantics.md)."""
 import time
 
 from harness import main, wait_for
@@ -38,6 +38,18 @@ class States(TurnCase):
         wait_for("the turns end", over)
         self.assertIn("rescheduling", seen)
         self.assertTrue(of(self.events(sid), IDLE))
+
+    def test_up5_a_session_that_runs_is_neither_archived_nor_deleted(self):
+        sid = self.new()
+        path = f"/v1/sessions/{sid}"
+        self.send(sid, message(fake("silence")))
+        self.rejected(409, "is running and cannot be archived; send a user.interrupt", self.client.post, path + "/archive")
+        self.rejected(409, "is running and cannot be deleted; send a user.interrupt", self.client.delete, path)
+        self.assertEqual((self.status(sid), of(self.events(sid), IDLE)), ("running", []))
+        self.send(sid, interrupt())
+        first = self.client.post(path + "/archive")
+        self.assertEqual(self.client.post(path + "/archive"), first, "the second time it is archived already")
+        self.assertEqual(self.client.delete(path)["type"], "session_deleted")
 
     def test_sm1_nothing_leaves_terminated(self):
         sid, (call,) = self.parked()
