@@ -147,6 +147,39 @@ static void codes_are_texts_or_numbers(void **state)
     }
 }
 
+static void each_code_of_the_protocol_means_what_its_status_does(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *code;
+        int status;
+        bool not_begun;
+    } t[] = {{"canceled", 408, false},
+             {"unknown", 500, false},
+             {"invalid_argument", 400, true},
+             {"deadline_exceeded", 504, false},
+             {"not_found", 404, true},
+             {"already_exists", 409, false},
+             {"permission_denied", 403, true},
+             {"resource_exhausted", 429, true},
+             {"failed_precondition", 400, true},
+             {"aborted", 409, false},
+             {"out_of_range", 400, true},
+             {"unimplemented", 501, true},
+             {"internal", 500, false},
+             {"unavailable", 503, false},
+             {"data_loss", 500, false},
+             {"unauthenticated", 401, true},
+             {"401", 401, false},
+             {"502", 502, false},
+             {"strange", 500, false},
+             {"200", 500, false}};
+    for (size_t i = 0; i < sizeof(t) / sizeof(t[0]); i++) {
+        assert_int_equal(connect_status(t[i].code), t[i].status);
+        assert_int_equal(connect_not_begun(t[i].code), t[i].not_begun);
+    }
+}
+
 /* ---- frames ---- */
 
 static int32_t keep(void *ctx, int32_t stream, const char *p, uint64_t n)
@@ -276,6 +309,7 @@ int main(void)
         cmocka_unit_test(a_length_beyond_the_limit_is_refused_before_it_is_kept),
         cmocka_unit_test(a_receiver_that_has_enough_stops_it),
         cmocka_unit_test(codes_are_texts_or_numbers),
+        cmocka_unit_test(each_code_of_the_protocol_means_what_its_status_does),
         cmocka_unit_test(frames_are_found_at_every_cut),
         cmocka_unit_test(foreign_frames_are_refused),
         cmocka_unit_test(arguments_that_are_no_text_are_encoded),

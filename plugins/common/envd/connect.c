@@ -1,6 +1,7 @@
 #include "common/envd/connect.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/json.h"
@@ -14,6 +15,40 @@ void connect_code(struct mango_sv json, char out[CONNECT_CODE_MAX])
         snprintf(out, CONNECT_CODE_MAX, "%lld", (long long)number);
     else
         snprintf(out, CONNECT_CODE_MAX, "unknown");
+}
+
+/* "canceled" (499) by the other side is a stream that broke off: nobody here has asked for it. */
+static const struct {
+    const char *code;
+    int status;
+    bool not_begun;
+} codes[] = {
+    {"canceled", 408, false},          {"unknown", 500, false},           {"invalid_argument", 400, true},
+    {"deadline_exceeded", 504, false}, {"not_found", 404, true},          {"already_exists", 409, false},
+    {"permission_denied", 403, true},  {"resource_exhausted", 429, true}, {"failed_precondition", 400, true},
+    {"aborted", 409, false},           {"out_of_range", 400, true},       {"unimplemented", 501, true},
+    {"internal", 500, false},          {"unavailable", 503, false},       {"data_loss", 500, false},
+    {"unauthenticated", 401, true},
+};
+enum { N_CODES = sizeof(codes) / sizeof(codes[0]) };
+
+int connect_status(const char *code)
+{
+    for (size_t i = 0; i < N_CODES; i++) {
+        if (strcmp(codes[i].code, code) == 0)
+            return codes[i].status;
+    }
+    int64_t number = strtol(code, NULL, 10);
+    return number >= 400 && number <= 599 ? (int)number : 500;
+}
+
+bool connect_not_begun(const char *code)
+{
+    for (size_t i = 0; i < N_CODES; i++) {
+        if (strcmp(codes[i].code, code) == 0)
+            return codes[i].not_begun;
+    }
+    return false;
 }
 
 static bool on_end(struct connect *c, struct mango_sv json)

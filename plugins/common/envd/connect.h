@@ -36,5 +36,9 @@ void connect_free(struct connect *c);
 void connect_envelope(struct text *out, struct mango_sv json);
 /* The code of a unary error, which is a text, or an integer from what stands before envd. */
 void connect_code(struct mango_sv json, char out[CONNECT_CODE_MAX]);
+/* The HTTP status that means what the code does. */
+int connect_status(const char *code);
+/* The one who says that has begun nothing of what it was asked for. */
+bool connect_not_begun(const char *code);
 
 #endif

@@ -108,6 +108,22 @@ void box_take_tokens(struct box *b, const struct sandbox *s, uint64_t seconds)
     pthread_mutex_unlock(&b->live.lock);
 }
 
+static void blank(struct text *words, const char *secret)
+{
+    size_t len = strlen(secret);
+    for (char *at = words->ptr; len && at && (at = memmem(at, words->len - (size_t)(at - words->ptr), secret, len));
+         at += len)
+        memset(at, '*', len);
+}
+
+void box_blank(struct box *b, struct text *words)
+{
+    pthread_mutex_lock(&b->live.lock);
+    blank(words, b->token);
+    blank(words, b->traffic);
+    pthread_mutex_unlock(&b->live.lock);
+}
+
 static mango_status reconnect(struct box *b, const struct mango_call *call)
 {
     struct sandbox s;
@@ -141,7 +157,7 @@ static bool is_final(const struct remote_res *res)
     return (res->status >= 400 && res->status < 500 && res->status != 401 && res->status != 403 && res->status != 404 &&
             res->status != 408 && res->status != 409 && res->status != 410 && res->status != 425 &&
             res->status != 429) ||
-           res->status == 507 || (res->status >= 300 && res->status < 400);
+           res->status == 501 || res->status == 507 || (res->status >= 300 && res->status < 400);
 }
 
 mango_status envd_after(struct box *b, const struct mango_call *call, const struct data_req *req, mango_status s,

@@ -143,6 +143,8 @@ mango_status envd_after(struct box *b, const struct mango_call *call, const stru
 /* The timer is moved on when half of it is over. */
 mango_status box_touch(struct box *b, const struct mango_call *call);
 void box_take_tokens(struct box *b, const struct sandbox *s, uint64_t seconds);
+/* What comes from the sandbox, for people, may give back what it was asked with. */
+void box_blank(struct box *b, struct text *words);
 /* A file of the sandbox, by its absolute path. */
 mango_status data_upload(struct box *b, const struct mango_call *call, const char *path, struct mango_sv content,
                          mango_source_fn *source, void *source_ctx, int64_t len);

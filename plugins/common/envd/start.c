@@ -11,7 +11,8 @@
 enum {
     NOT_FOUND = 127, /* a shell's word for a program that is not there */
     NOT_RUNNABLE = 126,
-    USAGE = 64, /* mango-rbox's */
+    USAGE = 64,      /* mango-rbox's */
+    WORDS_MAX = 200, /* bytes of the sandbox's own words that are passed on */
 };
 
 struct stream {
@@ -21,6 +22,7 @@ struct stream {
     struct connect c;
     struct text bytes;  /* of one message */
     struct text errors; /* what the program's starter has to say */
+    bool came;          /* any message */
     bool process_ended;
     int64_t exit_code;
 };
@@ -48,6 +50,7 @@ static bool on_message(void *ctx, struct mango_sv json)
 {
     struct stream *t = ctx;
     struct mango_sv event = json_get(json, "event"), data = json_get(event, "data"), end = json_get(event, "end");
+    t->came = true;
     if (json_kind(json_get(event, "keepalive")) == '{')
         (void)box_touch(t->b, t->call);
     if (json_kind(end) == '{') {
@@ -112,8 +115,33 @@ static mango_status start_once(struct stream *t, const char *cmd, const struct r
                              .stream = true};
     mango_status s = data_try(t->b, t->call, req, res);
     req->body = no_text();
-    t->s->sent |= res->sent;
+    box_blank(t->b, &t->c.words);
+    box_blank(t->b, &t->errors);
+    t->s->sent |= res->sent && !(t->c.error && !t->came && connect_not_begun(t->c.code));
     return s;
+}
+
+/* ---- what did not go right ---- */
+
+/* MANGO_OK: again. The stream's own error, told at its end, means what the same code means as an answer's status; but there who
+ * lacks a permission lacks it with every token. */
+static mango_status after(struct stream *t, const struct data_req *req, mango_status s, struct remote_res *res,
+                          unsigned n)
+{
+    const struct envd *e = t->b->e;
+    char words[WORDS_MAX];
+    if (!t->c.error)
+        return envd_after(t->b, t->call, req, s, res, n);
+    int status = connect_status(t->c.code);
+    mango_status means = remote_class(status, MANGO_ERETRY), rc = means;
+    res->status = status;
+    if (means != MANGO_EDENIED || status == 401)
+        rc = envd_after(t->b, t->call, req, MANGO_OK, res, n);
+    if (rc != means || (means == MANGO_ERETRY && n < ENVD_TRIES))
+        return rc;
+    remote_words(&e->r, text_view(&t->c.words), words, sizeof(words));
+    return fail(e->host, t->call, rc, "the sandbox could not %s: %s%s%s", req->what, t->c.code, words[0] ? ": " : "",
+                words);
 }
 
 /* ---- the program ---- */
@@ -168,7 +196,7 @@ mango_status envd_provision(struct box *b, const struct mango_call *call)
                      "%s_RBOX names the one to use",
                      (long long)t.exit_code, t.errors.ptr ? t.errors.ptr : "", e->flavor->prefix);
         else
-            s = envd_after(b, call, &req, s, &res, n);
+            s = after(&t, &req, s, &res, n);
         told |= t.process_ended;
         remote_free(&e->r, &res);
         connect_free(&t.c);
@@ -182,30 +210,13 @@ mango_status envd_provision(struct box *b, const struct mango_call *call)
 
 /* ---- one operation ---- */
 
-static bool is_code(const struct stream *t, const char *code)
-{
-    return t->c.error && strcmp(t->c.code, code) == 0;
-}
-
-/* The stream's own error: one that no other try will change. */
-static bool refused(const struct stream *t)
-{
-    static const char *const codes[] = {"invalid_argument", "permission_denied", "unimplemented", "failed_precondition",
-                                        "out_of_range"};
-    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
-        if (is_code(t, codes[i]))
-            return true;
-    }
-    return false;
-}
-
 /* What to do about a start that told no result. MANGO_OK: again. */
 static mango_status next(struct stream *t, const struct data_req *req, mango_status s, struct remote_res *res,
                          unsigned n, bool *provisioned)
 {
     struct envd *e = t->b->e;
     bool missing = t->process_ended && !t->s->f.began && (t->exit_code == NOT_FOUND || t->exit_code == NOT_RUNNABLE);
-    char words[200];
+    char words[WORDS_MAX];
     remote_words(&e->r, text_view(&t->c.words), words, sizeof(words));
     if (missing && !*provisioned) {
         *provisioned = true;
@@ -216,17 +227,13 @@ static mango_status next(struct stream *t, const struct data_req *req, mango_sta
                     "our program in the sandbox does not do what it should: exit code "
                     "%lld",
                     (long long)t->exit_code);
-    if (refused(t))
-        return fail(e->host, t->call, MANGO_EINVALID, "the sandbox could not %s: %s", req->what, words);
     if (t->s->f.bad && t->s->id)
         return fail(e->host, t->call, MANGO_EINTERNAL, "the command's output came back mangled");
-    if (is_code(t, "unauthenticated"))
-        res->status = 401;
-    else if (s == MANGO_OK && remote_good(res)) { /* a stream that ended too early, or is none */
+    if (!t->c.error && s == MANGO_OK && remote_good(res)) { /* a stream that ended too early, or is none */
         s = MANGO_ERETRY;
         (void)fail(e->host, t->call, s, "the sandbox's answer broke off%s%s", words[0] ? ": " : "", words);
     }
-    return envd_after(t->b, t->call, req, s, res, n);
+    return after(t, req, s, res, n);
 }
 
 mango_status envd_start(struct box *b, const struct mango_call *call, struct start *s)
