@@ -57,8 +57,9 @@ static mg_rc check_hosts(struct mg_arena *a, const struct mg_json *arr, const ch
         if (rc < 0)
             return rc;
         if (!host_ok(mg_json_str(a, v)))
-            return mg_err_set(err, MG_EINVAL,
-                              "%s: must be a bare host name, an IPv4 address, or \"*.\" and a host name", p);
+            return mg_err_set(
+                err, MG_EINVAL,
+                "%s: must be a bare host name, an IPv4 address, or \"*.\" and a host name, each without a port", p);
     }
     return MG_OK;
 }

@@ -79,6 +79,7 @@ const struct mg_plugin_cap mg_plugin_caps[] = {
     CAP(TRAIT_EXPIRES, "expires"),
     CAP(TRAIT_SNAPSHOT_STOPS, "snapshot-stops"),
     CAP(TRAIT_NO_STREAMS, "one-output-stream"),
+    CAP(TRAIT_HOST_NAMES, "host-names"),
     {0, NULL},
 };
 #undef CAP

@@ -117,6 +117,33 @@ mg_rc mg_spec_from_text(struct mg_arena *a, struct mg_sv text, struct mg_spec *r
     return MG_OK;
 }
 
+/* With a dot, and more than the digits of an address. */
+static bool is_full_name(struct mg_sv host)
+{
+    bool dot = false, number = true;
+    for (size_t i = 0; i < host.len; i++) {
+        dot |= host.ptr[i] == '.';
+        number &= host.ptr[i] == '.' || (host.ptr[i] >= '0' && host.ptr[i] <= '9');
+    }
+    return dot && !number;
+}
+
+static mg_rc check_hosts(const struct mango_network *net, const struct mg_plugin *backend, struct mg_err *err)
+{
+    if (!mg_plugin_can(backend, MANGO_TRAIT_HOST_NAMES))
+        return MG_OK;
+    for (uint64_t i = 0; i < net->n_hosts; i++) {
+        struct mg_sv host = {net->hosts[i].ptr, net->hosts[i].len};
+        if (!is_full_name(host))
+            return mg_err_set(
+                err, MG_EINVAL,
+                "config.networking.allowed_hosts[%u]: the sandbox backend '%s' can allow whole host names "
+                "only, not '%.*s'; name the host with its domain, or use another backend",
+                (unsigned)i, backend->name, MG_SV_ARG(host));
+    }
+    return MG_OK;
+}
+
 mg_rc mg_spec_check(const struct mg_spec *spec, const struct mg_plugin *backend, struct mg_err *err)
 {
     if (spec->packages.len && !mg_plugin_can(backend, MANGO_CAP_PACKAGES))
@@ -129,7 +156,7 @@ mg_rc mg_spec_check(const struct mg_spec *spec, const struct mg_plugin *backend,
                           "config.networking: the sandbox backend '%s' cannot limit the network; use 'unrestricted' or "
                           "another backend",
                           backend->name);
-    return MG_OK;
+    return spec->network.mode == MANGO_NET_LIMITED ? check_hosts(&spec->network, backend, err) : MG_OK;
 }
 
 bool mg_spec_same_packages(const struct mg_spec *spec, struct mg_sv stored)

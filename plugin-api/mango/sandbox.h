@@ -45,7 +45,9 @@ extern "C" {
 #define MANGO_TRAIT_SNAPSHOT_STOPS \
     (UINT64_C(1) << 35) /* * taking a snapshot stops the sandbox: resume comes before the next call */
 #define MANGO_TRAIT_NO_STREAMS (UINT64_C(1) << 36) /* * stdout and stderr come as one stream */
-#define MANGO_CAP_KNOWN (UINT64_C(0xFFFF) | (UINT64_C(0x1F) << 32))
+#define MANGO_TRAIT_HOST_NAMES \
+    (UINT64_C(1) << 37) /* * an allow list takes names with a dot, no addresses: others are refused before a session */
+#define MANGO_CAP_KNOWN (UINT64_C(0xFFFF) | (UINT64_C(0x3F) << 32))
 
 #define MANGO_NET_NONE 0
 #define MANGO_NET_LIMITED 1 /* only spec.hosts */

@@ -16,6 +16,8 @@ static mango_status domains(struct daytona *d, const struct mango_call *call, co
         if (memchr(host.ptr, ':', host.len))
             return fail(d->remote.host, call, MANGO_EUNSUPPORTED, "'%s': Daytona cannot allow one port of a host only",
                         name);
+        if (!remote_name_ok(host))
+            return fail(d->remote.host, call, MANGO_EUNSUPPORTED, "'%s': Daytona allows domains, no addresses", name);
         if (memchr(host.ptr, ',', host.len))
             return fail(d->remote.host, call, MANGO_EINVALID, "'%s' is no host", name);
         if (i)

@@ -170,7 +170,7 @@ static const struct mango_plugin plugin = {
     .summary = "one sandbox of a Daytona service per session",
     .caps = MANGO_CAP_LIST_OWNED | MANGO_CAP_PAUSE | MANGO_CAP_SNAPSHOT | MANGO_CAP_FORK | MANGO_CAP_EGRESS_LIMITED |
             MANGO_CAP_KEEP_ALIVE | MANGO_CAP_DURABLE_WORKSPACE | MANGO_CAP_CONCURRENT_EXEC | MANGO_CAP_ISOLATED |
-            MANGO_CAP_NO_NETWORK | MANGO_TRAIT_SNAPSHOT_STOPS,
+            MANGO_CAP_NO_NETWORK | MANGO_TRAIT_SNAPSHOT_STOPS | MANGO_TRAIT_HOST_NAMES,
     .required_host = MANGO_HOST_HTTP,
     .init = daytona_init,
     .fini = daytona_fini,

@@ -11,17 +11,11 @@
 static mango_status check_host(struct osb *o, const struct mango_call *call, struct mango_sv host)
 {
     char name[SHOWN_MAX + 1];
-    bool dot = false, number = host.len > 0;
     shown(host, name);
-    for (uint64_t i = 0; i < host.len; i++) {
-        char c = host.ptr[i];
-        if (c == ':')
-            return fail(o->remote.host, call, MANGO_EUNSUPPORTED,
-                        "'%s': OpenSandbox cannot allow one port of a host only", name);
-        dot |= c == '.';
-        number &= (c >= '0' && c <= '9') || c == '.';
-    }
-    if (number || !dot)
+    if (memchr(host.ptr, ':', host.len))
+        return fail(o->remote.host, call, MANGO_EUNSUPPORTED, "'%s': OpenSandbox cannot allow one port of a host only",
+                    name);
+    if (!remote_name_ok(host))
         return fail(o->remote.host, call, MANGO_EUNSUPPORTED, "'%s': OpenSandbox allows names, no addresses", name);
     return MANGO_OK;
 }

@@ -191,7 +191,7 @@ class TwoNodes(Case):
 class Declared(Case):
     """SP5: what a backend cannot do is refused when the session is created, by what the running plugin says."""
 
-    LIMITED, PACKAGES = 1 << 5, 1 << 6  # MANGO_CAP_EGRESS_LIMITED, MANGO_CAP_PACKAGES
+    LIMITED, PACKAGES, NAMES = 1 << 5, 1 << 6, 1 << 37  # MANGO_CAP_EGRESS_LIMITED, MANGO_CAP_PACKAGES, MANGO_TRAIT_HOST_NAMES
     ASKS = {
         "config.packages": {"packages": {"type": "packages", "pip": ["x"]}},
         "config.networking": {"networking": {"type": "limited", "allowed_hosts": ["a.example.com"]}},
@@ -224,6 +224,15 @@ class Declared(Case):
         with self.server("liar", self.LIMITED | self.PACKAGES, self.PACKAGES) as m:
             self.refused(m, "config.packages: the sandbox backend 'liar'", config=self.ASKS["config.packages"])
             self.create(m, config=self.ASKS["config.networking"])
+
+    def test_sp5_hosts_that_a_backend_cannot_allow_are_refused_by_place(self):
+        listed = lambda *hosts: {"networking": {"type": "limited", "allowed_hosts": ["a.example.com", "*.example.org", *hosts]}}
+        with self.server("liar", self.LIMITED | self.NAMES) as m:
+            for host in ("192.0.2.7", "intranet"):
+                self.refused(m, "environment_id: config.networking.allowed_hosts[2]: the sandbox backend 'liar'", f"'{host}'", config=listed(host))
+            self.refused(m, "config.networking.allowed_hosts[2]", "without a port", config=listed("b.example.com:8443"))
+            self.create(m, config=listed("1.example.com"))
+            self.assertEqual(len(m.client.get("/v1/sessions")["data"]), 1)
 
     def test_sp5_a_backend_that_takes_back_what_it_never_declared_does_not_start(self):
         with self.server("liar", self.LIMITED, self.PACKAGES, start=False) as m:

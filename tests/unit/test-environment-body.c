@@ -85,6 +85,11 @@ static void what_is_wrong_is_refused_with_its_place(void **state)
         {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\",\"allowed_hosts\":["
          "\"https://x\"]}}}",
          "config.networking.allowed_hosts[0]: must be a bare host"},
+        {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\",\"allowed_hosts\":["
+         "\"a.example.com\",\"a.example.com:8443\"]}}}",
+         "config.networking.allowed_hosts[1]: must be a bare host name, an IPv4 address, or \"*.\" and a host name, "
+         "each "
+         "without a port"},
         {"{\"name\":\"e\",\"config\":{\"type\":\"cloud\",\"networking\":{\"type\":\"limited\",\"allowed_hosts\":[\"a.."
          "b\"]}}}",
          "must be a bare host"},

@@ -363,3 +363,13 @@ bool remote_id_ok(struct mango_sv id)
     }
     return id.len > 0 && id.len <= ID_MAX;
 }
+
+bool remote_name_ok(struct mango_sv host)
+{
+    bool dot = false, number = true;
+    for (uint64_t i = 0; i < host.len; i++) {
+        dot |= host.ptr[i] == '.';
+        number &= host.ptr[i] == '.' || (host.ptr[i] >= '0' && host.ptr[i] <= '9');
+    }
+    return dot && !number;
+}

@@ -129,6 +129,8 @@ uint64_t remote_back_off_ms(unsigned n);
 void remote_words(const struct remote *r, struct mango_sv text, char *out, size_t size);
 /* Ids come from the service and go into URLs and host names: letters, digits, '.', '_' and '-' only, at most 128. */
 bool remote_id_ok(struct mango_sv id);
+/* A host of an allow list that takes names only: with a dot, and no address. */
+bool remote_name_ok(struct mango_sv host);
 
 static inline void remote_header(struct mango_http_header *list, uint64_t *n, const char *name, const char *value)
 {

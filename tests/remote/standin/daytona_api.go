@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strconv"
 	"strings"
@@ -206,12 +207,24 @@ func (q *createSandbox) wrong() string {
 		return "Cannot specify Sandbox resources when using a snapshot"
 	case q.AutoPause != nil && *q.AutoPause > 0:
 		return "Auto-pause is not supported for this sandbox class"
+	case domainsWrong(q.DomainAllowList):
+		return "domainAllowList must be a comma-separated list of domains"
 	case q.AutoStop != nil && *q.AutoStop < 0:
 		return "autoStopInterval must not be negative"
 	case q.BuildInfo != nil && !strings.HasPrefix(q.BuildInfo.DockerfileContent, "FROM "):
 		return "the Dockerfile must begin with FROM"
 	}
 	return ""
+}
+
+// Commas between domains; an address is none.
+func domainsWrong(list string) bool {
+	for _, d := range strings.Split(list, ",") {
+		if list != "" && (net.ParseIP(d) != nil || !regexp.MustCompile(`^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+$`).MatchString(d)) {
+			return true
+		}
+	}
+	return false
 }
 
 func number(v *float64, otherwise float64) float64 {
@@ -508,6 +521,10 @@ func (a *daytonaAPI) network(w http.ResponseWriter, r *http.Request) {
 	}
 	if err := decode(r, &q); err != nil {
 		refuse(w, r, 400, "%v", err)
+		return
+	}
+	if q.DomainAllowList != nil && domainsWrong(*q.DomainAllowList) {
+		refuse(w, r, 400, "domainAllowList must be a comma-separated list of domains")
 		return
 	}
 	a.with(w, r, []string{"started"}, func(b *sandbox) {
