@@ -82,8 +82,8 @@ static const struct mango_plugin plugin = {
     .version = "1.0",
     .license = "Apache-2.0",
     .summary = "one microVM of a CubeSandbox server per session, over its API",
-    .caps = MANGO_CAP_LIST_OWNED | MANGO_CAP_PAUSE | MANGO_CAP_DURABLE_WORKSPACE | MANGO_CAP_CONCURRENT_EXEC |
-            MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK,
+    .caps = MANGO_CAP_LIST_OWNED | MANGO_CAP_PAUSE | MANGO_CAP_KEEP_ALIVE | MANGO_CAP_DURABLE_WORKSPACE |
+            MANGO_CAP_CONCURRENT_EXEC | MANGO_CAP_ISOLATED | MANGO_CAP_NO_NETWORK,
     .required_host = MANGO_HOST_HTTP,
     .init = cube_init,
     .fini = envd_fini,

@@ -61,6 +61,7 @@ function checkCreate(body, v2) {
 
 function arm(s, seconds) {
   clearTimeout(s.timer);
+  s.idle = seconds;
   s.endAt = Date.now() + seconds * 1000;
   s.timer = setTimeout(() => (s.autoPause ? pause(s) : kill(s)), seconds * 1000);
 }
@@ -233,6 +234,7 @@ function onData(req, res) {
   if ((port ?? host?.[1]) !== "49983") return json(res, 502, { sandboxId: id, message: "The sandbox is running but port is not open", port: 49983, code: 502 });
   if (s.traffic && req.headers["e2b-traffic-access-token"] !== s.traffic) return json(res, 403, { message: "missing traffic access token", code: 403 });
   s.sockets.add(req.socket);
+  if (cube) arm(s, s.idle); // by requests, not by what is still open
   res.once("close", () => s.sockets.delete(req.socket));
   return serve(s.box, cube ? null : s.token, req, res);
 }

@@ -217,6 +217,19 @@ mango_status box_touch(struct box *b, const struct mango_call *call)
     return s;
 }
 
+mango_status data_ping(struct box *b, const struct mango_call *call)
+{
+    struct envd *e = b->e;
+    const struct data_req req = {.method = "GET", .path = "/health", .what = "keep the sandbox alive"};
+    const struct remote_req what = {.what = req.what};
+    struct remote_res res;
+    mango_status s = data_try(b, call, &req, &res);
+    if (s == MANGO_OK && !remote_good(&res)) /* paused, or gone: the next operation will see */
+        s = remote_fail(&e->r, call, &what, &res, MANGO_ERETRY);
+    remote_free(&e->r, &res);
+    return s;
+}
+
 /* ---- files, by their absolute path ---- */
 
 static void files_path(const struct envd *e, const char *path, struct text *out)

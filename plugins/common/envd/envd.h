@@ -142,6 +142,8 @@ mango_status envd_after(struct box *b, const struct mango_call *call, const stru
                         const struct remote_res *res, unsigned n);
 /* The timer is moved on when half of it is over. */
 mango_status box_touch(struct box *b, const struct mango_call *call);
+/* One request that asks for nothing. */
+mango_status data_ping(struct box *b, const struct mango_call *call);
 void box_take_tokens(struct box *b, const struct sandbox *s, uint64_t seconds);
 /* What comes from the sandbox, for people, may give back what it was asked with. */
 void box_blank(struct box *b, struct text *words);

@@ -112,6 +112,15 @@ mango_status envd_set_network(void *ctx, const struct mango_call *call, struct m
     return s;
 }
 
+/* Where it counts from the last request to the sandbox, any request begins it anew at its length, and a connect gives the length. */
+static mango_status move_timer(struct box *b, const struct mango_call *call, uint64_t seconds)
+{
+    struct sandbox now;
+    if (b->e->flavor->v2)
+        return control_timer(b->e, call, b->live.id, seconds);
+    return seconds > b->e->idle_s ? control_connect(b->e, call, b->live.id, seconds, &now) : data_ping(b, call);
+}
+
 mango_status envd_keep_alive(void *ctx, const struct mango_call *call, struct mango_sv id, uint64_t seconds)
 {
     struct envd *e = ctx;
@@ -123,8 +132,8 @@ mango_status envd_keep_alive(void *ctx, const struct mango_call *call, struct ma
     pthread_mutex_lock(&b->live.lock);
     uint64_t left = b->until_ns > now ? (b->until_ns - now) / UINT64_C(1000000000) : 0;
     pthread_mutex_unlock(&b->live.lock);
-    if (seconds > left) {
-        s = control_timer(e, call, b->live.id, seconds);
+    if (seconds > left || !e->flavor->v2) {
+        s = move_timer(b, call, seconds);
         pthread_mutex_lock(&b->live.lock);
         if (s == MANGO_OK)
             b->until_ns = now + seconds * UINT64_C(1000000000);
