@@ -10,7 +10,8 @@ import time
 import unittest
 
 from docker_rig import OWN, Boxes, docker, kill_engine, left, under_engine, waits
-from harness import Mangod, main, wait_for
+from fallback_rig import check_no_fallback
+from harness import FakeModel, Mangod, main, wait_for
 from outputs_rig import check_outputs
 from repository_rig import GitHost, RepositoryServer
 from rig import sanitized
@@ -466,6 +467,16 @@ class Server(unittest.TestCase):
             m.start(wait=False)
             self.assertEqual(m.process.wait(60), 78)
             self.assertIn("/tmp/no-such-socket", m.process.log())
+
+    def test_case_63_a_backend_that_is_lost_while_the_server_runs_never_falls_back_to_the_host(self):
+        engine = self.env["DOCKER_HOST"].removeprefix("unix://")
+        path = os.path.join(self.enterContext(tempfile.TemporaryDirectory(prefix="mango-docker.")), "engine.sock")
+        os.symlink(engine, path)
+        with FakeModel() as model, Mangod(sandbox="docker", model_url=model.url, env={**self.env, "DOCKER_HOST": "unix://" + path}) as m:
+            check_no_fallback(self, m, lambda: os.unlink(path), lambda: os.symlink(engine, path))
+            for session in m.client.get("/v1/sessions")["data"]:
+                m.client.delete(f"/v1/sessions/{session['id']}")
+            wait_for("the containers' end", lambda: "mango_sessions_deleting 0" in m.client.raw("GET", "/metrics")[2].decode(), 60)
 
     @unittest.skipUnless(OWN, "stopping the Engine needs one of our own")
     def test_case_62_a_session_goes_on_when_a_killed_engine_is_back(self):

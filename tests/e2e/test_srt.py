@@ -10,7 +10,8 @@ import tempfile
 import threading
 import unittest
 
-from harness import BUILD, SRC, Mangod, main, wait_for
+from fallback_rig import check_no_fallback
+from harness import BUILD, SRC, FakeModel, Mangod, main, wait_for
 from sandbox import EDENIED, EGONE, OK, Hello, host_words, label
 from srt_rig import NOBODY, Case, need_bubblewrap
 from test_sandboxes import run, text_of
@@ -427,6 +428,14 @@ class Server(unittest.TestCase):
                 m.start(wait=False)
                 self.assertEqual(m.process.wait(60), 78, m.process.log())
                 self.assertIn(words, m.process.log())
+
+    def test_case_63_a_backend_that_is_lost_while_the_server_runs_never_falls_back_to_the_host(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory(prefix="mango-srt."))
+        os.chmod(folder, 0o755)
+        bwrap, away = os.path.join(folder, "bwrap"), os.path.join(folder, "away")
+        shutil.copy(shutil.which("bwrap"), bwrap)
+        with FakeModel() as model, Mangod(sandbox="srt", model_url=model.url, env={"MANGO_SRT_BWRAP": bwrap}) as m:
+            check_no_fallback(self, m, lambda: os.rename(bwrap, away), lambda: os.rename(away, bwrap))
 
 
 if __name__ == "__main__":
