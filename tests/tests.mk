@@ -66,6 +66,7 @@ unit_tests = \
 	tests/unit/test-gate$(EXEEXT) \
 	tests/unit/test-grader$(EXEEXT) \
 	tests/unit/test-hash$(EXEEXT) \
+	tests/unit/test-health$(EXEEXT) \
 	tests/unit/test-http-answer$(EXEEXT) \
 	tests/unit/test-http-body$(EXEEXT) \
 	tests/unit/test-http-connection$(EXEEXT) \
@@ -328,6 +329,7 @@ EXTRA_DIST += \
 	tests/e2e/bad_requests.py \
 	tests/e2e/demo \
 	tests/e2e/docker_rig.py \
+	tests/e2e/fallback_rig.py \
 	tests/e2e/harness.py \
 	tests/e2e/launcher_rig.py \
 	tests/e2e/mcp_peer.py \

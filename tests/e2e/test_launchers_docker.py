@@ -250,6 +250,13 @@ class DockerLauncher(Launchers.Case):
         self.assertIn("'/proc/1/environ': Permission denied", out)
         self.assertNotIn("ANTHROPIC", out)
 
+    def test_case_61_orphans_leave_no_zombies(self):
+        self.supervise()
+        s = self.new()
+        made = "i=0; while [ $i -lt 300 ]; do (sleep 0.01 &); i=$((i+1)); done"
+        seen = "n=99; while [ $n -ge 10 ]; do n=$(cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z '); done; echo zombies: $n"
+        self.assertIn("zombies: ", self.results(self.turn(s, bash(f"{made}; {seen}"), "---", "text done"))[0][0])
+
     def test_a_box_that_is_gone_leaves_its_volume_alone(self):
         w = self.supervise()
         s = self.new()
