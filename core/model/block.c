@@ -124,8 +124,10 @@ static const char *fold_member(struct mg_open_block *b, struct mg_sv name, const
         kind = PIECE_ITEMS;
         name = MG_SV("citations");
     }
-    /* A NUL in a name would make two names one when they are looked up. */
-    struct piece *p = memchr(name.ptr, 0, name.len) ? NULL : piece_for(b, name, kind);
+    /* A NUL in a name would make two names one when they are looked up. The input of a call comes as partial_json only. */
+    bool fits = !memchr(name.ptr, 0, name.len) &&
+                (kind == PIECE_INPUT || b->kind != MG_BLOCK_TOOL_USE || !mg_sv_eqz(name, "input"));
+    struct piece *p = fits ? piece_for(b, name, kind) : NULL;
     if (!p)
         return "a delta that does not fit its block";
     if (kind == PIECE_VALUE)

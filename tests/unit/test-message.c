@@ -244,6 +244,11 @@ static void a_stream_that_breaks_the_rules_can_be_tried_again(void **state)
     r = FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\"}"), STOP(0), TEXT(0, "late"), END("end_turn"), FIN);
     assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
     mg_model_result_free(r);
+    r = FOLD(START, BLOCK(0, "{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"x\",\"input\":\"{\"}"),
+             DELTA(0, "{\"type\":\"x\",\"input\":\"}\"}"), STOP(0), END("tool_use"), FIN);
+    assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
+    assert_sv_equal(r->blocks[0].raw, "{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"x\",\"input\":{}}");
+    mg_model_result_free(r);
     r = FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\"}"), DELTA(0, "{\"type\":\"x\",\"text\":7}"),
              TEXT(0, "y"), STOP(0), END("end_turn"), FIN);
     assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
