@@ -56,7 +56,9 @@ static mango_status bind(struct daytona *d, const struct mango_call *call, const
     if (s == MANGO_OK)
         s = h->buf_append(h, ret->root, root, strlen(root));
     int64_t left = (seen.ends_us - when_now_us() - atomic_load(&d->clock_us)) / 1000000;
-    ret->expires_s = seen.ends_us == 0 ? 0 : left > 1 ? (uint64_t)left : 1;
+    ret->expires_s = seen.ends_us == 0 ? d->idle_minutes * 60
+                     : left > 1        ? (uint64_t)left
+                                       : 1; /* or its timer, when nobody asks */
     return s;
 }
 
@@ -298,8 +300,9 @@ mango_status daytona_pause(void *ctx, const struct mango_call *call, struct mang
         s = sandbox_post(d, &own, b->id, "/stop", NULL, "stop the sandbox", &http);
     while (s == MANGO_OK && (s = sandbox_get(d, &own, b->id, &seen)) == MANGO_OK && !state_is(&seen, "paused") &&
            !state_is(&seen, "stopped")) {
-        s = state_gone(&seen) ? fail(d->remote.host, call, MANGO_EGONE, "the sandbox is %s", seen.state)
-                              : remote_wait(d->remote.host, &own, POLL_MS);
+        s = state_gone(&seen)
+                ? fail(d->remote.host, call, MANGO_EGONE, "the workspace is lost: the sandbox is %s", seen.state)
+                : remote_wait(d->remote.host, &own, POLL_MS);
     }
     errands_leave(&d->errands, b);
     return s;

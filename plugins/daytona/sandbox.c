@@ -54,6 +54,8 @@ mango_status sandbox_get(struct daytona *d, const struct mango_call *call, const
     mango_status s = api_call(d, call, "GET", path, NULL, REMOTE_SAFE | REMOTE_JSON, "look at the sandbox", &r);
     if (s == MANGO_OK && !remote_good(&r.http))
         s = api_fail(d, call, &r, "look at the sandbox", MANGO_EGONE);
+    if (s == MANGO_EGONE)
+        s = fail(d->remote.host, call, s, "the workspace is lost: Daytona has no sandbox %s any more", id_or_name);
     else if (s == MANGO_OK && !seen_parse(r.body, ret))
         s = fail(d->remote.host, call, MANGO_EINTERNAL, "Daytona described a sandbox without id or state");
     else if (s == MANGO_OK && strcmp(ret->id, id_or_name) != 0 && strcmp(ret->name, id_or_name) != 0)
@@ -107,7 +109,7 @@ mango_status sandbox_run(struct daytona *d, const struct mango_call *call, const
         if (s < 0 || state_is(ret, "started"))
             return s;
         if (state_gone(ret))
-            return fail(d->remote.host, call, MANGO_EGONE, "the sandbox is %s", ret->state);
+            return fail(d->remote.host, call, MANGO_EGONE, "the workspace is lost: the sandbox is %s", ret->state);
         s = move_on(d, &own, ret);
         if (s == MANGO_OK)
             s = remote_wait(d->remote.host, &own, POLL_MS);

@@ -151,7 +151,8 @@ mango_status execd_wait(struct osb *o, const struct mango_call *call, const char
         if (w < 0 || (w = sandbox_get(o, &own, id, &seen)) < 0)
             return w;
         if (state_over(&seen))
-            return fail(o->remote.host, call, MANGO_EGONE, "the sandbox has ended (%s)", seen.state);
+            return fail(o->remote.host, call, MANGO_EGONE, "the workspace is lost: the sandbox has ended (%s)",
+                        seen.state);
     }
 }
 

@@ -58,6 +58,8 @@ mango_status sandbox_get(struct osb *o, const struct mango_call *call, const cha
     mango_status s = api_call(o, call, "GET", path, NULL, REMOTE_SAFE | REMOTE_JSON, "look at the sandbox", &r);
     if (s == MANGO_OK && !remote_good(&r.http))
         s = api_fail(o, call, &r, "look at the sandbox", MANGO_EGONE);
+    if (s == MANGO_EGONE)
+        s = fail(o->remote.host, call, s, "the workspace is lost: OpenSandbox has no sandbox %s any more", id);
     else if (s == MANGO_OK && !seen_parse(r.body, ret))
         s = fail(o->remote.host, call, MANGO_EINTERNAL, "OpenSandbox described a sandbox without id or state");
     else if (s == MANGO_OK && strcmp(ret->id, id) != 0)
@@ -111,7 +113,8 @@ mango_status sandbox_run(struct osb *o, const struct mango_call *call, const cha
         if (s < 0 || state_is(ret, "Running"))
             return s;
         if (state_over(ret))
-            return fail(o->remote.host, call, MANGO_EGONE, "the sandbox has ended (%s)", ret->state);
+            return fail(o->remote.host, call, MANGO_EGONE, "the workspace is lost: the sandbox has ended (%s)",
+                        ret->state);
         if (state_is(ret, "Paused"))
             s = change(o, &own, id, "/resume", "resume the sandbox");
         if (s == MANGO_OK)
@@ -135,7 +138,8 @@ mango_status osb_pause(void *ctx, const struct mango_call *call, struct mango_sv
     struct mango_call own = remote_within(o->remote.host, call, READY_MS);
     s = change(o, &own, b->id, "/pause", "pause the sandbox");
     while (s == MANGO_OK && (s = sandbox_get(o, &own, b->id, &seen)) == MANGO_OK && !state_is(&seen, "Paused")) {
-        s = state_over(&seen) ? fail(o->remote.host, call, MANGO_EGONE, "the sandbox has ended (%s)", seen.state)
+        s = state_over(&seen) ? fail(o->remote.host, call, MANGO_EGONE,
+                                     "the workspace is lost: the sandbox has ended (%s)", seen.state)
                               : remote_wait(o->remote.host, &own, POLL_MS);
     }
     errands_leave(&o->errands, b);

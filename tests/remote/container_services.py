@@ -1,17 +1,18 @@
 """Tests of the backends `opensandbox` and `daytona`, whose sandboxes are containers here: whole turns across a kill -9 of the server, and a service that fails at
 every request in turn.
 
-MANGO_TEST_REMOTE_FAULTS=all tries every fault at every request (about ten minutes for a service); without it every second request meets one of them, and each command's
+MANGO_TEST_REMOTE_FAULTS=all tries every fault at every request (about ten minutes for a service), and waits for a timer to be moved; without it every second request meets one of them, and each command's
 answer is lost, or the command comes when it has been given up and is asked for again."""
 import functools
 import os
 import re
 import subprocess
+import unittest
 
 import dtn
 import osb
 from fault_proxy import FAULTS, FaultProxy
-from harness import Mangod, wait_for
+from harness import FakeModel, Mangod, wait_for
 from outputs_rig import check_outputs
 from rig import conformance, enter_engine, give_up, has_bridge, prepared, sdk, under_engine
 from sandbox import EINTERNAL, OK, Driver, label
@@ -67,8 +68,7 @@ class OfService:
 
     # ---- turns ----
 
-    def say(self, m, session, command):
-        """What the session's bash tool printed, through a whole turn."""
+    def turn(self, m, session, command):
         seen = len(m.client.events(session))
         m.client.say(session, "run: " + command)
 
@@ -76,8 +76,11 @@ class OfService:
             events = m.client.events(session)[seen:]
             return events if events and events[-1]["type"] == "session.status_idle" else None
 
-        events = wait_for(f"the turn with `{command}`", ended, timeout=120)
-        result = next(e for e in events if e["type"] == "agent.tool_result")
+        return wait_for(f"the turn with `{command}`", ended, timeout=120)
+
+    def say(self, m, session, command):
+        """What the session's bash tool printed, through a whole turn."""
+        result = next(e for e in self.turn(m, session, command) if e["type"] == "agent.tool_result")
         return "".join(b.get("text", "") for b in result["content"])
 
     def test_a_session_survives_kill_9_of_the_server_and_leaves_nothing_when_deleted(self):
@@ -101,6 +104,44 @@ class OfService:
             m.client.delete(f"/v1/sessions/{session}")
             self.left_empty()
             self.assertNotIn(self.service.key, first + m.process.log())
+
+    @unittest.skipUnless(ALL, "a timer has a minute at least: MANGO_TEST_REMOTE_FAULTS=all waits for a third of it; test_envd_turn.py always does")
+    def test_case_60_a_running_turn_moves_the_timer_while_the_model_thinks_and_an_idle_session_does_not(self):
+        with FaultProxy(self.service.url) as proxy, FakeModel() as model:
+            env = {**self.service.env, **self.service.through(proxy), **self.service.timer}
+            with Mangod(sandbox=self.name, model_url=model.url, env=env) as m:
+                bash = 'tool bash {"command":"echo done"}'
+                shown = lambda session, kind: any(e["type"] == kind for e in m.client.events(session))
+                idle, busy = m.client.new_session()["id"], m.client.new_session()["id"]
+                m.client.say(idle, f"#fake\n{bash}\n---\ntext end")
+                wait_for("the first turn ends", lambda: shown(idle, "session.status_idle"), 120)
+                (idle_box,) = self.service.ids()
+                m.client.say(busy, f"#fake\n{bash}\n---\ndelay 240000\ntext end")
+                wait_for("the model thinks", lambda: shown(busy, "agent.tool_result"), 120)
+                (busy_box,) = self.service.ids() - {idle_box}
+                quiet = len(proxy.log)
+                moved = lambda: [r["path"] for r in proxy.log[quiet:] if r["path"].endswith(self.service.moved)]
+                wait_for("its timer is moved", moved, 120)
+                self.assertTrue(all(busy_box in path for path in moved()), moved())
+                m.client.post(f"/v1/sessions/{busy}/events", {"events": [{"type": "user.interrupt"}]})
+                wait_for("the turn ends", lambda: shown(busy, "session.status_idle"), 60)
+                for session in (idle, busy):
+                    m.client.delete(f"/v1/sessions/{session}")
+                self.left_empty()
+
+    def test_case_49_a_sandbox_that_its_timer_ended_is_an_error_and_never_replaced(self):
+        with Mangod(sandbox=self.name, env=self.service.env) as m:
+            session = m.client.new_session()["id"]
+            self.assertIn("made", self.say(m, session, "echo kept >file; echo made"))
+            (box,) = self.service.ids()
+            self.service.end_one(box)  # what the service does when the timer is over
+            wait_for("it to be gone", lambda: self.service.ids() == set(), 60)
+            for restarted in (False, True):
+                if restarted:
+                    m.restart()
+                with self.subTest(restarted=restarted):
+                    self.assertIn("lost", str(self.turn(m, session, "ls file || echo empty")))
+                    self.assertEqual(self.service.ids(), set())
 
     def test_ex14_what_a_command_leaves_as_an_output_is_published_once(self):
         with Mangod(sandbox=self.name, env=self.service.env) as m:

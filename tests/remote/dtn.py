@@ -1,7 +1,9 @@
 """Daytona on this machine: control plane and toolbox are stand-ins (tests/remote/standin), sandboxes are containers of a real Engine."""
+import json
 import os
 import shutil
 import tempfile
+import urllib.request
 
 from rig import Service, free_port, standin
 
@@ -9,6 +11,7 @@ KEY = "dtn_test_key_5c1e9a"
 
 
 class Daytona(Service):
+    timer, moved = {"DAYTONA_AUTO_PAUSE_MINUTES": "1"}, "/last-activity"  # a short timer, and the request that moves it
     key, mark, ends_within_s = KEY, "daytona.sandbox", 30
     workspace = ("DAYTONA_WORKSPACE", "/home/daytona")  # the variable and its default
 
@@ -25,6 +28,19 @@ class Daytona(Service):
             "DAYTONA_API_KEY": KEY,
             "DAYTONA_IMAGE": os.environ["MANGO_DOCKER_IMAGE"],
         }
+
+    def ask(self, path, method="GET"):
+        request = urllib.request.Request(f"{self.url}/api/sandbox{path}", None, {"Authorization": "Bearer " + KEY}, method=method)
+        with urllib.request.urlopen(request, timeout=60) as r:
+            return json.loads(r.read())
+
+    def ids(self):
+        """What the service has, by its own word."""
+        return {box["id"] for box in self.ask("")["items"]}
+
+    def end_one(self, box):
+        """Behind the server's back."""
+        self.ask("/" + box, "DELETE")
 
     @staticmethod
     def through(proxy):

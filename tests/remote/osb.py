@@ -55,6 +55,7 @@ def make_images(program):
 
 class OpenSandbox(Service):
     key, mark, needs_bridge = KEY, "opensandbox.io/id", True
+    timer, moved = {"OPEN_SANDBOX_TIMEOUT": "60"}, "/renew-expiration"  # the shortest that the service takes, and the request that moves it
     workspace = ("OPEN_SANDBOX_WORKSPACE", "/workspace")  # the variable and its default
 
     @staticmethod
@@ -78,16 +79,25 @@ class OpenSandbox(Service):
             "OPEN_SANDBOX_MEMORY": "512Mi",
         }
 
-    def ask(self, path, body=None):
+    def ask(self, path, body=None, method=None):
         headers = {"OPEN-SANDBOX-API-KEY": KEY, "Content-Type": "application/json"}
-        with urllib.request.urlopen(urllib.request.Request(f"{self.url}/v1{path}", json.dumps(body).encode() if body else None, headers), timeout=60) as r:
-            return json.loads(r.read())
+        with urllib.request.urlopen(urllib.request.Request(f"{self.url}/v1{path}", json.dumps(body).encode() if body else None, headers, method=method), timeout=60) as r:
+            text = r.read()
+            return json.loads(text) if text else None
 
     def duplicate(self):
         """A second sandbox with all that names the only one: what a creation leaves whose answer was lost, and that the service has done late."""
         (first,) = self.ask("/sandboxes")["items"]
         like = {k: first[k] for k in ("metadata", "image", "entrypoint")}
         self.ask("/sandboxes", {**like, "timeout": 600, "resourceLimits": {"cpu": "1", "memory": "256Mi"}})
+
+    def ids(self):
+        """What the service has, by its own word."""
+        return {box["id"] for box in self.ask("/sandboxes")["items"]}
+
+    def end_one(self, box):
+        """Behind the server's back."""
+        self.ask("/sandboxes/" + box, method="DELETE")
 
     @staticmethod
     def through(proxy):

@@ -53,6 +53,8 @@ type sandbox struct {
 	ToolboxProxyURL  string            `json:"toolboxProxyUrl"`
 
 	image string
+	open  int       // requests to it
+	used  time.Time // the last request to it, which is what the timer counts from
 	proxy *httputil.ReverseProxy
 }
 
@@ -128,6 +130,7 @@ func daytonaAPIMain(args []string) error {
 		w.Header().Set("Content-Type", "text/html")
 		fmt.Fprint(w, "<!doctype html><title>Daytona</title>")
 	})
+	go a.stopIdle()
 	return http.ListenAndServe(fmt.Sprintf("127.0.0.1:%d", *port), mux)
 }
 
@@ -271,7 +274,7 @@ func (a *daytonaAPI) create(w http.ResponseWriter, r *http.Request) {
 		NetworkBlockAll: q.NetworkBlockAll, NetworkAllowList: q.NetworkAllowList, DomainAllowList: q.DomainAllowList, Target: q.Target,
 		CPU: number(q.CPU, 1), Memory: number(q.Memory, 1), Disk: number(q.Disk, 3), State: "creating", AutoStop: number(q.AutoStop, 15),
 		AutoArchive: number(q.AutoArchive, 7*24*60), AutoDelete: number(q.AutoDelete, -1), CreatedAt: now, UpdatedAt: now,
-		SandboxClass: "container", ToolboxProxyURL: a.base + "/toolbox", image: image}
+		SandboxClass: "container", ToolboxProxyURL: a.base + "/toolbox", image: image, used: now}
 	if b.Env == nil {
 		b.Env = map[string]string{}
 	}
@@ -427,6 +430,9 @@ func (a *daytonaAPI) start(w http.ResponseWriter, r *http.Request) {
 	a.with(w, r, []string{"stopped", "paused", "archived"}, func(b *sandbox) {
 		paused := b.State == "paused"
 		a.change(b, "starting", "started", func(id string) error {
+			a.mu.Lock()
+			a.boxes[id].used = time.Now()
+			a.mu.Unlock()
 			if paused {
 				_, err := docker("unpause", "daytona-"+id)
 				return err
@@ -437,16 +443,18 @@ func (a *daytonaAPI) start(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+func (a *daytonaAPI) down(id string) error {
+	_, err := docker("stop", "-t", "0", "daytona-"+id)
+	return err
+}
+
 func (a *daytonaAPI) stop(w http.ResponseWriter, r *http.Request) {
 	if name := unknownQuery(r.URL.Query(), "force"); name != "" {
 		refuse(w, r, 400, "property %s should not exist", name)
 		return
 	}
 	a.with(w, r, []string{"started"}, func(b *sandbox) {
-		a.change(b, "stopping", "stopped", func(id string) error {
-			_, err := docker("stop", "-t", "0", "daytona-"+id)
-			return err
-		})
+		a.change(b, "stopping", "stopped", a.down)
 		a.tell(w, b)
 	})
 }
@@ -554,7 +562,10 @@ func (a *daytonaAPI) network(w http.ResponseWriter, r *http.Request) {
 }
 
 func (a *daytonaAPI) touch(w http.ResponseWriter, r *http.Request) {
-	a.with(w, r, nil, func(b *sandbox) { w.WriteHeader(201) })
+	a.with(w, r, nil, func(b *sandbox) {
+		b.used = time.Now()
+		w.WriteHeader(201)
+	})
 }
 
 func (a *daytonaAPI) timer(w http.ResponseWriter, r *http.Request) {
@@ -629,6 +640,32 @@ func (a *daytonaAPI) list(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, 200, map[string]any{"items": all, "nextCursor": next})
 }
 
+// ---- the timer ----
+
+// use notes a request when it comes and when it has gone; while one is open, the proxy goes on noting it.
+func (a *daytonaAPI) use(b *sandbox) func() {
+	note := func(open int) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		b.open += open
+		b.used = time.Now()
+	}
+	note(1)
+	return func() { note(-1) }
+}
+
+func (a *daytonaAPI) stopIdle() {
+	for range time.Tick(time.Second) {
+		a.mu.Lock()
+		for _, b := range a.boxes {
+			if b.State == "started" && b.open == 0 && b.AutoStop > 0 && time.Since(b.used) > time.Duration(b.AutoStop)*time.Minute {
+				a.change(b, "stopping", "stopped", a.down)
+			}
+		}
+		a.mu.Unlock()
+	}
+}
+
 // ---- the proxy ----
 
 func (a *daytonaAPI) toolbox(w http.ResponseWriter, r *http.Request) {
@@ -643,6 +680,9 @@ func (a *daytonaAPI) toolbox(w http.ResponseWriter, r *http.Request) {
 	if b == nil {
 		refuse(w, r, 404, "sandbox not found")
 		return
+	}
+	if running {
+		defer a.use(b)()
 	}
 	if !running {
 		refuse(w, r, 400, "bad request: failed to get runner info: no IP address found. Is the Sandbox started?")
