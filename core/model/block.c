@@ -114,6 +114,24 @@ static struct piece *piece_for(struct mg_open_block *b, struct mg_sv name, enum 
     return p;
 }
 
+/* What the kind of a block makes of a member: its text stays a text, a call keeps its names, and its input comes as partial_json only. */
+static bool may_extend(const struct mg_open_block *b, struct mg_sv name, enum piece_kind kind)
+{
+    if (memchr(name.ptr, 0, name.len)) /* it would make two names one when they are looked up */
+        return false;
+    switch (b->kind) {
+    case MG_BLOCK_TEXT:
+        return kind == PIECE_STRING || !mg_sv_eqz(name, "text");
+    case MG_BLOCK_THINKING:
+        return kind == PIECE_STRING || !(mg_sv_eqz(name, "thinking") || mg_sv_eqz(name, "signature"));
+    case MG_BLOCK_TOOL_USE:
+        return kind == PIECE_INPUT || !(mg_sv_eqz(name, "input") || mg_sv_eqz(name, "id") || mg_sv_eqz(name, "name"));
+    case MG_BLOCK_OTHER:
+        break;
+    }
+    return true;
+}
+
 static const char *fold_member(struct mg_open_block *b, struct mg_sv name, const struct mg_json *v)
 {
     enum piece_kind kind = v->type == MG_JSON_STRING ? PIECE_STRING : PIECE_VALUE;
@@ -124,10 +142,7 @@ static const char *fold_member(struct mg_open_block *b, struct mg_sv name, const
         kind = PIECE_ITEMS;
         name = MG_SV("citations");
     }
-    /* A NUL in a name would make two names one when they are looked up. The input of a call comes as partial_json only. */
-    bool fits = !memchr(name.ptr, 0, name.len) &&
-                (kind == PIECE_INPUT || b->kind != MG_BLOCK_TOOL_USE || !mg_sv_eqz(name, "input"));
-    struct piece *p = fits ? piece_for(b, name, kind) : NULL;
+    struct piece *p = may_extend(b, name, kind) ? piece_for(b, name, kind) : NULL;
     if (!p)
         return "a delta that does not fit its block";
     if (kind == PIECE_VALUE)

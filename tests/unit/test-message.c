@@ -244,15 +244,36 @@ static void a_stream_that_breaks_the_rules_can_be_tried_again(void **state)
     r = FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\"}"), STOP(0), TEXT(0, "late"), END("end_turn"), FIN);
     assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
     mg_model_result_free(r);
-    r = FOLD(START, BLOCK(0, "{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"x\",\"input\":\"{\"}"),
-             DELTA(0, "{\"type\":\"x\",\"input\":\"}\"}"), STOP(0), END("tool_use"), FIN);
-    assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
-    assert_sv_equal(r->blocks[0].raw, "{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"x\",\"input\":{}}");
-    mg_model_result_free(r);
     r = FOLD(START, BLOCK(0, "{\"type\":\"text\",\"text\":\"\"}"), DELTA(0, "{\"type\":\"x\",\"text\":7}"),
              TEXT(0, "y"), STOP(0), END("end_turn"), FIN);
     assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
     mg_model_result_free(r);
+}
+
+static void a_delta_that_would_spoil_its_block_changes_nothing(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *block, *delta;
+    } bad[] = {
+        {"{\"type\":\"text\",\"text\":\"a\"}", "\"text\":7"},
+        {"{\"type\":\"text\",\"text\":\"a\"}", "\"text\":null"},
+        {"{\"type\":\"thinking\",\"thinking\":\"a\"}", "\"thinking\":[]"},
+        {"{\"type\":\"thinking\",\"thinking\":\"a\"}", "\"signature\":{}"},
+        {TOOL, "\"id\":\"x\""},
+        {TOOL, "\"name\":\"x\""},
+        {TOOL, "\"input\":\"x\""},
+        {TOOL, "\"input\":{}"},
+    };
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char block[256], delta[256];
+        (void)snprintf(block, sizeof(block), BLOCK(0, "%s"), bad[i].block);
+        (void)snprintf(delta, sizeof(delta), DELTA(0, "{\"type\":\"x_delta\",%s}"), bad[i].delta);
+        struct mg_model_result *r = FOLD(START, block, delta, STOP(0), END("end_turn"), FIN);
+        assert_int_equal(r->fail, MG_MODEL_RETRY_SERVER);
+        assert_sv_equal(r->blocks[0].raw, bad[i].block);
+        mg_model_result_free(r);
+    }
 }
 
 static void case_80_the_end_of_a_stream_is_never_success(void **state)
@@ -338,6 +359,7 @@ int main(void)
         cmocka_unit_test(server_tool_calls_are_kept_whole),
         cmocka_unit_test(usage_of_the_end_is_laid_over_that_of_the_start),
         cmocka_unit_test(a_stream_that_breaks_the_rules_can_be_tried_again),
+        cmocka_unit_test(a_delta_that_would_spoil_its_block_changes_nothing),
         cmocka_unit_test(case_80_the_end_of_a_stream_is_never_success),
         cmocka_unit_test(pings_and_unknown_events_change_nothing),
         cmocka_unit_test(a_flood_of_blocks_is_refused),
