@@ -1,11 +1,15 @@
 """What an agent leaves in /mnt/session/outputs: published as files of the session when its turn ends, kept, replaced, hidden, refused, and never lost by a crash."""
 import hashlib
 import json
+import os
 import re
 import signal
+import tempfile
+import unittest
 
 import rig
-from harness import FakeModel, Mangod, main, wait_for
+from harness import BUILD, FakeModel, Mangod, main, wait_for
+from outputs_rig import check_outputs
 from threads import Team, task
 from turns import TOOLSET, TurnCase, fake, message, of, reason
 
@@ -15,6 +19,11 @@ OUT = ".session/outputs"  # /mnt/session leads there; on `local` commands know t
 def run(*commands, last="text done"):
     """A script of the model: each command in a call of its own."""
     return fake(*[line for c in commands for line in ("tool bash " + json.dumps({"command": c}), "---")], last)
+
+
+def reads(client):
+    """Calls of the backend's read so far."""
+    return sum(int(n) for n in re.findall(r'mango_plugin_op_calls_total\{plugin="local",op="read"\} (\d+)', client.raw("GET", "/metrics")[2].decode()))
 
 
 def stopped(pid):
@@ -70,22 +79,18 @@ class Outputs(TurnCase):
         self.assertIsNone(self.fault(self.turn(sid, run(f"rm -r {OUT}"))))
         self.assertEqual({}, self.listed(sid))
 
-    def reads(self):
-        """Calls of the backend's read so far."""
-        return sum(int(n) for n in re.findall(r'mango_plugin_op_calls_total\{plugin="local",op="read"\} (\d+)', self.client.raw("GET", "/metrics")[2].decode()))
-
     def test_a_file_that_holds_what_is_published_is_not_read_again_and_one_that_was_changed_behind_its_times_is(self):
         sid = self.new_session()
         self.turn(sid, run(f"cd {OUT}; for i in 1 2 3; do printf 1$i > $i.txt; done; printf esc > 'a\\\\b'"))
-        first, before = self.listed(sid), self.reads()
+        first, before = self.listed(sid), reads(self.client)
         self.assertEqual({"1.txt", "2.txt", "3.txt", "a\\\\b"}, set(first))
         self.turn(sid, run("true"))
-        self.assertEqual((first, before), (self.listed(sid), self.reads()))
+        self.assertEqual((first, before), (self.listed(sid), reads(self.client)))
         self.turn(sid, run(f"cd {OUT}; cp -p 2.txt ../as-it-was; printf 22 > 2.txt; touch -r ../as-it-was 2.txt"))
         second = self.listed(sid)
         self.assertEqual(["2.txt"], [path for path, f in second.items() if f != first[path]])
         self.assertEqual(b"22", self.content(second["2.txt"]))
-        self.assertLessEqual(self.reads() - before, 2, "of the changed file alone")
+        self.assertLessEqual(reads(self.client) - before, 2, "of the changed file alone")
 
     def test_case_93_links_and_special_files_are_left_out_with_a_note(self):
         sid, other = self.new_session(), self.new_session()
@@ -196,6 +201,25 @@ class Outputs(TurnCase):
         rows = server.database.query(f"SELECT output_path, size_bytes FROM files WHERE session_id = '{sid}' ORDER BY 1")
         self.assertEqual([("1.txt", "2"), ("2.txt", "2"), ("3.txt", "2")], [tuple(map(str, r)) for r in rows])
         self.assertEqual([], of(server.client.events(sid), "session.error"))
+
+
+class WithoutDigests(unittest.TestCase):
+    def test_where_the_sandbox_has_no_sha256sum_the_files_are_read(self):
+        folder = self.enterContext(tempfile.TemporaryDirectory(prefix="mango-hide."))
+        hidden = os.path.join(folder, "mangod")
+        with open(hidden, "w", encoding="ascii") as f:
+            f.write('#!/bin/sh\nexec unshare --user --map-root-user --mount sh -c \'mount --bind /dev/null "$(command -v sha256sum)" && exec "$0" "$@"\' ')
+            f.write(f'"{BUILD}/mangod" "$@"\n')
+        os.chmod(hidden, 0o755)
+
+        def say(session, command):
+            before = len(of(m.client.events(session), "session.status_idle"))
+            m.client.say(session, f"run: {command}")
+            wait_for("the turn ends", lambda: len(of(m.client.events(session), "session.status_idle")) > before, 60)
+
+        with Mangod(binary=hidden) as m:
+            check_outputs(self, m.client, say, folder=OUT)
+            self.assertGreaterEqual(reads(m.client), 5, "two files, both once more, and one of them again")
 
 
 if __name__ == "__main__":
