@@ -146,4 +146,20 @@ await check('deployments and their runs', async () => {
   assert.ok((await deployments.archive(made.id)).archived_at);
 });
 
+await check('deployments: a repository, whose token is replaced and never shown', async () => {
+  const agent = await agents.create({ name: 'fetching', model: 'claude-sonnet-4-5' });
+  const environment = await environments.create({ name: `fetch ${alias} ${Date.now()}`, config: { type: 'cloud' } });
+  const shown = { type: 'github_repository', url: 'https://github.com/octocat/Hello-World', checkout: { type: 'branch', name: 'main' } };
+  const repository = { ...shown, authorization_token: 'gh-t0ken' };
+  const rest = { name: 'fetches', agent: agent.id, environment_id: environment.id, initial_events: [message] };
+  const made = await deployments.create({ ...rest, resources: [repository] });
+  const changed = await deployments.update(made.id, { resources: [{ ...repository, authorization_token: 'gh-0ther', mount_path: '/workspace/x' }] });
+  assert.deepEqual([made.resources, changed.resources], [[shown], [{ ...shown, mount_path: '/workspace/x' }]]);
+  const session = await sessions.retrieve((await deployments.run(made.id)).session_id);
+  assert.deepEqual([session.resources[0].url, session.resources[0].mount_path], [shown.url, '/workspace/x']);
+  assert.doesNotMatch(JSON.stringify([made, changed, session]), /gh-/);
+  await assert.rejects(() => deployments.update(made.id, { resources: [{ ...repository, authorization_token: 'a b' }] }), /authorization_token/);
+  assert.deepEqual((await deployments.update(made.id, { resources: null })).resources, []);
+});
+
 finish();
