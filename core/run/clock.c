@@ -16,7 +16,7 @@
 /* Two threads. The clock thread runs timers and watches the lease's end by the monotonic clock; it touches no database, so that a database that hangs
  * cannot delay the self-fence. The lease thread renews the node's lease and claims turns of dead nodes.
  *
- * Concurrency: clock.lock guards timers, until_ns, stop. Lock order: clock.lock before none. */
+ * Concurrency: clock.lock guards timers, until_ns, fencing, stop. Lock order: clock.lock before none. */
 
 struct timer {
     struct timer *next;
@@ -31,6 +31,7 @@ struct mg_clock {
     pthread_cond_t tick, lease_tick;
     struct timer *timers; /* sorted by due_ns */
     uint64_t until_ns;    /* of the lease; 0: none, all runs are fenced */
+    bool fencing;         /* the clock thread is about to stop the runs of a lease that it gave up */
     bool stop;
     pthread_t clock_thread, lease_thread;
 };
@@ -93,7 +94,17 @@ static bool lease_ends(struct mg_clock *c, uint64_t now)
     if (c->until_ns == 0 || now + fence_margin_ns(c->engine) < c->until_ns)
         return false;
     c->until_ns = 0;
+    c->fencing = true;
     return true;
+}
+
+static void fence(struct mg_clock *c)
+{
+    mg_log(MG_ERROR, "the node's lease could not be renewed in time: all turns of this node are stopped");
+    mg_run_cancel_all(c->engine);
+    pthread_mutex_lock(&c->lock);
+    c->fencing = false;
+    pthread_mutex_unlock(&c->lock);
 }
 
 static uint64_t next_look(const struct mg_clock *c, uint64_t now)
@@ -119,10 +130,8 @@ static void *clock_main(void *arg)
         pthread_mutex_unlock(&c->lock);
         fire(due);
         mg_pace_go(c->engine->pace);
-        if (fenced) {
-            mg_log(MG_ERROR, "the node's lease could not be renewed in time: all turns of this node are stopped");
-            mg_run_cancel_all(c->engine);
-        }
+        if (fenced)
+            fence(c);
         if (now >= housekeeping) {
             mg_hub_tick(c->engine->hub);
             mg_runs_overdue(c->engine);
@@ -142,13 +151,17 @@ static void *clock_main(void *arg)
 
 /* ---- the lease thread ---- */
 
-static void lease_set(struct mg_clock *c, const struct mg_node_lease *l)
+/* fresh false: the lease that is held goes on. False: the clock thread gave it up while the database was asked. */
+static bool lease_set(struct mg_clock *c, const struct mg_node_lease *l, bool fresh)
 {
     pthread_mutex_lock(&c->lock);
-    c->until_ns = l->until_ns;
+    bool set = fresh || c->until_ns != 0;
+    if (set)
+        c->until_ns = l->until_ns;
     pthread_mutex_unlock(&c->lock);
-    if (c->engine->notify)
+    if (set && c->engine->notify)
         mg_notify_others(c->engine->notify, l->others);
+    return set;
 }
 
 /* After a lapse the old id must not be used again: its turns may have been taken over, and its late writes must find a stranger. */
@@ -169,29 +182,44 @@ static mg_rc node_enter(struct mg_engine *e, struct mg_pg *pg, struct mg_node_le
     return rc;
 }
 
-static void lease_renew(struct mg_clock *c, struct mg_pg *pg)
+/* Under a new id; the turns that ran under the old one are claimed when its lease is over in the database too. */
+static mg_rc join_again(struct mg_clock *c, struct mg_pg *pg, struct mg_err *err)
+{
+    struct mg_engine *e = c->engine;
+    struct mg_node_lease l;
+    mg_run_cancel_all(e);
+    node_rename(e);
+    mg_rc rc = node_enter(e, pg, &l, err);
+    if (rc < 0)
+        return rc;
+    mg_log(MG_WARN, "this node joins again under a new id", MG_F_STR("node", e->node.s));
+    (void)lease_set(c, &l, true);
+    return MG_OK;
+}
+
+/* Whether the node has a lease. One that the clock thread gave up is never taken up again, also where the database has just extended it: its runs are
+ * stopped, and nobody takes over the turns of a node that lives. */
+static bool lease_renew(struct mg_clock *c, struct mg_pg *pg)
 {
     struct mg_engine *e = c->engine;
     struct mg_node_lease l;
     struct mg_err err = {0};
     pthread_mutex_lock(&c->lock);
-    bool have = c->until_ns != 0;
+    bool have = c->until_ns != 0, fencing = c->fencing;
     pthread_mutex_unlock(&c->lock);
+    if (fencing) /* it must not stop runs of the next lease */
+        return false;
     mg_rc rc = have ? mg_node_renew(pg, &e->node, (int)e->opts.node_ttl_ms, &l, &err) : MG_EFENCED;
-    if (rc == MG_EFENCED) {
-        mg_run_cancel_all(e);
-        node_rename(e);
-        rc = node_enter(e, pg, &l, &err);
-        if (rc == MG_OK)
-            mg_log(MG_WARN, "this node joins again under a new id", MG_F_STR("node", e->node.s));
-    }
-    if (rc == MG_OK) {
-        lease_set(c, &l);
-        return;
-    }
+    if (rc == MG_OK)
+        return lease_set(c, &l, false);
+    if (rc == MG_EFENCED)
+        rc = join_again(c, pg, &err);
+    if (rc == MG_OK)
+        return true;
     mg_log(MG_WARN, "the node's lease was not renewed", MG_F_STR("error", err.text));
     if (rc == MG_EUNAVAIL && e->opts.database_down)
         e->opts.database_down(e->opts.ctx);
+    return false;
 }
 
 static void takeover(struct mg_clock *c, struct mg_pg *pg)
@@ -338,10 +366,8 @@ static void *lease_main(void *arg)
     while (!c->stop) {
         pthread_mutex_unlock(&c->lock);
         uint64_t now = mg_now_ns();
-        if (now >= renew_at) {
-            lease_renew(c, pg);
+        if (now >= renew_at && lease_renew(c, pg))
             renew_at = now + third;
-        }
         takeover(c, pg);
         mg_runs_verify(e, pg);
         mg_engine_adopt(e, pg, MG_SV(""));
@@ -375,7 +401,7 @@ mg_rc mg_clock_start(struct mg_engine *e, struct mg_err *err)
     mg_pg_free(pg);
     if (rc < 0)
         return rc;
-    lease_set(c, &l);
+    (void)lease_set(c, &l, true);
     int failed = mg_thread_start(&c->clock_thread, NULL, clock_main, c);
     if (failed == 0)
         failed = mg_thread_start(&c->lease_thread, NULL, lease_main, c);
