@@ -4,7 +4,7 @@
 #include "crypto/hash.h"
 #include "egress/request.h"
 
-enum { HTTP_PORT = 80, HEADERS_MAX = 200 /* lines of one head */ };
+enum { HTTP_PORT = 80 };
 
 /* No control characters: nothing that another parser could take for the end of a line. */
 static bool plain(struct mg_sv s, bool blanks)
@@ -76,7 +76,7 @@ static mg_rc read_headers(struct mg_egress_http *h, struct mg_sv *ret_host)
     bool has_length = false;
     for (int n = 0; lines.len > 0; n++) {
         int64_t length = 0;
-        if (n == HEADERS_MAX || !next_header(&lines, &name, &value))
+        if (n == MG_EGRESS_HEADERS_MAX || !next_header(&lines, &name, &value))
             return MG_EINVAL;
         if (mg_sv_eq_nocase(name, MG_SV("content-length"))) {
             if (has_length || h->chunked || !mg_sv_to_i64(value, &length) || length < 0 ||

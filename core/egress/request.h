@@ -11,6 +11,7 @@
 
 enum {
     MG_EGRESS_HEAD_MAX = 32 * 1024, /* bytes of a request's head, and of a ClientHello */
+    MG_EGRESS_HEADERS_MAX = 200,    /* lines of a head, without the first: twice what servers take by default */
     MG_EGRESS_USER_MAX = 65,        /* bytes of a user name or password with the NUL: ours have 32 */
 };
 

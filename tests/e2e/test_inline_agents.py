@@ -3,7 +3,7 @@ agent, tools that are some of the coordinator's with their policies, and everyth
 import json
 
 from harness import main, wait_for
-from threads import ThreadCase, define, say, task
+from threads import ThreadCase, define, task
 from turns import CUSTOM, IDLE, TOOLSET, confirmation, custom_result, fake, interrupt, message, of, reason, shown
 
 OFF, ON = {"type": "disabled"}, {"type": "enabled"}

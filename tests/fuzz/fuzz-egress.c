@@ -13,6 +13,15 @@ static void check_target(const struct mg_egress_target *t)
     fuzz_check(strpbrk(t->host, "\r\n /@") == NULL, "a host is a word");
 }
 
+/* What is sent on has a few lines more than what came, and may be too long for us to take again. */
+static bool is_taken(struct mg_sv head)
+{
+    int lines = 0;
+    for (size_t i = 0; i < head.len; i++)
+        lines += head.ptr[i] == '\n';
+    return head.len <= MG_EGRESS_HEAD_MAX && lines - 2 <= MG_EGRESS_HEADERS_MAX;
+}
+
 /* What goes on is one request for the same host, and is framed as the first was. */
 static void check_http(const struct mg_egress_http *h)
 {
@@ -24,7 +33,7 @@ static void check_http(const struct mg_egress_http *h)
         return;
     mg_egress_http_write(h, extra, &out);
     mg_rc rc = mg_egress_origin_parse(mg_buf_view(&out), &h->target, &again);
-    fuzz_check(out.len > MG_EGRESS_HEAD_MAX || rc == MG_OK, "what goes on is a request to the same host");
+    fuzz_check(!is_taken(mg_buf_view(&out)) || rc == MG_OK, "what goes on is a request to the same host");
     fuzz_check(rc < 0 || (again.used == out.len && again.chunked == h->chunked && again.length == h->length),
                "what goes on is framed alike");
 }
