@@ -47,6 +47,10 @@ def check_no_fallback(test, m, lose, restore):
     def events(tool):
         return m.client.events(sessions[tool])
 
+    def said(tool):
+        """The turn waits and says so, or its call was under way when the backend went, and failed."""
+        return any(e["type"] == "session.error" or (e["type"] == "agent.tool_result" and e.get("is_error")) for e in events(tool))
+
     def nothing_on_the_host(when):
         test.assertEqual(os.listdir(folder), ["secret"], when)
         with open(secret, encoding="ascii") as f:
@@ -61,7 +65,7 @@ def check_no_fallback(test, m, lose, restore):
     for tool, what in calls(folder, mark).items():
         m.client.say(sessions[tool], fake(f"tool {tool} {json.dumps(what)}", "---", "text done"))
     for tool in sessions:
-        wait_for(f"the session of {tool} says what is wrong", lambda t=tool: any(e["type"] == "session.error" for e in events(t)), WAIT_S)
+        wait_for(f"the session of {tool} says what is wrong", lambda t=tool: said(t), WAIT_S)
     nothing_on_the_host("while it is lost")
     restore()
     for tool in sessions:
