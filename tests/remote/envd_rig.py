@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 import urllib.request
 
 from rig import HERE, WORK, conformance, give_up, npm, prepared
@@ -26,8 +27,9 @@ def scripts():
     folder = prepared(lambda: npm("envd", PACKAGES))
     for name in os.listdir(HERE):
         if name.endswith(".mjs"):
-            shutil.copy(os.path.join(HERE, name), os.path.join(folder, name + str(os.getpid())))
-            os.replace(os.path.join(folder, name + str(os.getpid())), os.path.join(folder, name))  # another test may read it now
+            copy = os.path.join(folder, f"{name}.{os.getpid()}.{threading.get_ident()}")
+            shutil.copy(os.path.join(HERE, name), copy)
+            os.replace(copy, os.path.join(folder, name))  # another test may read it now
     return folder
 
 
