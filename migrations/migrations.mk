@@ -28,4 +28,5 @@ dist_migrations_DATA = \
 	migrations/0024_webhooks_changed.sql \
 	migrations/0025_work_indexes.sql \
 	migrations/0026_repositories.sql \
-	migrations/0027_deployment_tokens.sql
+	migrations/0027_deployment_tokens.sql \
+	migrations/0028_outcomes_shown.sql

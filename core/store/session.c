@@ -4,21 +4,14 @@
 #include "domain/check.h"
 #include "store/turn-columns.h"
 
-#define COLUMNS                                                                                                       \
-    "s.id, s.agent, s.environment_id, st.status, s.title, s.metadata, s.resources, s.vault_ids, st.budget_nano,"      \
-    " s.deployment_id, mg_us(s.created_at), mg_us(st.updated_at), mg_us(s.archived_at),"                              \
-    " st.active_us + CASE WHEN st.running_since IS NULL THEN 0 ELSE mg_us(now()) - mg_us(st.running_since) END,"      \
-    " mg_us(coalesce(st.terminated_at, now())) - mg_us(s.created_at), st.input_tokens, st.output_tokens, "            \
-    "st.cache_read,"                                                                                                  \
-    " st.cache_5m, st.cache_1h, st.web_searches, st.web_fetches, st.cost_nano, st.cost_unknown,"                      \
-    " CASE WHEN st.outcomes > 0 THEN (SELECT '[' || string_agg('{\"type\":\"outcome_evaluation\",\"outcome_id\":\"' " \
-    "|| o.id"                                                                                                         \
-    " || '\",\"description\":' || to_json(o.description) || ',\"iteration\":' || o.iteration || ',\"result\":\"' || " \
-    "o.result"                                                                                                        \
-    " || '\",\"explanation\":' || coalesce(to_json(o.explanation)::text, 'null') || ',\"completed_at\":'"             \
-    " || coalesce('\"' || to_char(o.completed_at AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS.US\"Z\"') || '\"', "  \
-    "'null')"                                                                                                         \
-    " || '}', ',' ORDER BY o.seq) || ']' FROM outcomes o WHERE o.session_id = s.id) ELSE '[]' END"
+#define COLUMNS                                                                                                  \
+    "s.id, s.agent, s.environment_id, st.status, s.title, s.metadata, s.resources, s.vault_ids, st.budget_nano," \
+    " s.deployment_id, mg_us(s.created_at), mg_us(st.updated_at), mg_us(s.archived_at),"                         \
+    " st.active_us + CASE WHEN st.running_since IS NULL THEN 0 ELSE mg_us(now()) - mg_us(st.running_since) END," \
+    " mg_us(coalesce(st.terminated_at, now())) - mg_us(s.created_at), st.input_tokens, st.output_tokens, "       \
+    "st.cache_read,"                                                                                             \
+    " st.cache_5m, st.cache_1h, st.web_searches, st.web_fetches, st.cost_nano, st.cost_unknown,"                 \
+    " CASE WHEN st.outcomes > 0 THEN mg_outcomes(s.id) ELSE '[]' END"
 #define FROM " FROM sessions s JOIN session_state st ON st.session_id = s.id"
 
 static struct mg_session_row session_from_row(const struct mg_res *r, int i)
