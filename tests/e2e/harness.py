@@ -139,6 +139,36 @@ class Database:
         return [line.split("|") for line in out.split("\n")] if out else []
 
 
+class Transaction:
+    """One of another client, open to its own COMMIT or ROLLBACK, or to the block's end, which gives it up."""
+
+    DONE = "done."
+
+    def __init__(self, database, begin="BEGIN"):
+        argv = ["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", database.url]
+        self.psql = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.run(begin)
+
+    def run(self, sql):
+        """The lines that it gives."""
+        self.psql.stdin.write(f"{sql};\n\\echo {self.DONE}\n")
+        self.psql.stdin.flush()
+        lines = []
+        while (line := self.psql.stdout.readline()) != self.DONE + "\n":
+            if not line:
+                raise AssertionError(f"psql ended in: {sql}")
+            lines.append(line.rstrip("\n"))
+        return lines
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.psql.kill()
+        self.psql.communicate()
+
+
+
 class Process:
     """A server of ours with its log in a file."""
 

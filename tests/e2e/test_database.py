@@ -11,7 +11,7 @@ import time
 import unittest
 
 from api import ApiError
-from harness import Database, FakeModel, Mangod, main, wait_for
+from harness import Database, FakeModel, Mangod, Transaction, main, wait_for
 from rig import POOL_MAX, SMALL_POOL, SseSocket, behind, http_ok, ids_of, mark, metrics, now, replicas
 from turns import GATE, stop_while_it_waits
 
@@ -199,11 +199,9 @@ class DatabaseCases(unittest.TestCase):
     def test_case_30_claims_stay_quick_while_an_old_transaction_keeps_dead_rows(self):
         with Database() as db, Mangod(database=db, sandbox=None) as m:
             environment = m.client.new_session(environment="self_hosted", tools=False)["environment_id"]
-            hold = subprocess.Popen(["psql", "-X", "-q", "-A", "-t", "-d", db.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            try:
-                hold.stdin.write("BEGIN ISOLATION LEVEL REPEATABLE READ;\nSELECT pg_backend_pid() FROM work LIMIT 1;\nSELECT pg_backend_pid();\n")
-                hold.stdin.flush()
-                pid = int(hold.stdout.readline())
+            with Transaction(db, "BEGIN ISOLATION LEVEL REPEATABLE READ") as hold:
+                hold.run("SELECT count(*) FROM work")  # its snapshot keeps what dies from now on
+                pid = int(hold.run("SELECT pg_backend_pid()")[0])
                 # Items that came and went.
                 db.query(
                     queued(environment, "x", QUEUE_ITEMS) + "UPDATE work SET polled_at = clock_timestamp() WHERE id LIKE 'work_x%';"
@@ -220,11 +218,6 @@ class DatabaseCases(unittest.TestCase):
                 seen = metrics(m.client)
                 self.assertEqual(pid, seen["mango_database_oldest_transaction_pid"])
                 self.assertGreater(seen["mango_database_oldest_transaction_seconds"], 0)
-            finally:
-                hold.kill()
-                hold.wait()
-                hold.stdin.close()
-                hold.stdout.close()
 
     def test_case_31_a_database_that_became_read_only_is_left_and_found_again(self):
         with Mangod() as m:

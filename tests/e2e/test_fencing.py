@@ -1,5 +1,4 @@
 """Field cases of ownership: who may write, what a stop stops, what a command may see."""
-import contextlib
 import json
 import os
 import random
@@ -12,7 +11,7 @@ import unittest
 from datetime import datetime, timezone
 
 from api import ApiError
-from harness import FakeModel, Mangod, main, wait_for
+from harness import FakeModel, Mangod, Transaction, main, wait_for
 from rig import FakeClock, behind, http_ok, metrics, needs_fake_clocks, now, processes, replicas
 from turns import NEVER, of, shown
 
@@ -34,17 +33,6 @@ def lines(path):
         return []
 
 
-@contextlib.contextmanager
-def psql(database):
-    p = subprocess.Popen(["psql", "-X", "-q", "-d", database.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    try:
-        yield p
-    finally:
-        p.kill()
-        p.wait()
-        p.stdout.close()
-
-
 class Ownership(unittest.TestCase):
     def test_a_lease_that_is_given_up_while_the_database_extends_it_leaves_no_turn_behind(self):
         with Mangod(env={"MANGO_NODE_TTL": "6s"}) as m:
@@ -52,15 +40,10 @@ class Ownership(unittest.TestCase):
             path = os.path.join(m.dir, "ticks")
             m.client.say(sid, f"run: while :; do date +%s.%N >> {path}; sleep 0.1; done")
             wait_for("the command writes", lambda: len(lines(path)) > 2)
-            with psql(m.database) as hold:
-                hold.stdin.write("BEGIN; SELECT id FROM nodes FOR UPDATE;\n\\echo held\n")
-                hold.stdin.flush()
-                while "held" not in hold.stdout.readline():
-                    pass
+            with Transaction(m.database) as hold:
+                hold.run("SELECT id FROM nodes FOR UPDATE")
                 wait_for("the node gives its lease up", lambda: "all turns of this node are stopped" in m.log(), 20, 0.005)
-                hold.stdin.write("ROLLBACK;\n\\q\n")
-                hold.stdin.close()
-                hold.wait()
+                hold.run("ROLLBACK")
             events = wait_for("the turn is taken over and ends", lambda: ended(m.client, sid), 60)
             self.assertIn("was interrupted while this call was running", shown(of(events, "agent.tool_result")[0]))
 

@@ -5,7 +5,6 @@ import os
 import random
 import re
 import shutil
-import subprocess
 import tempfile
 import threading
 import time
@@ -13,7 +12,7 @@ import unittest
 import urllib.parse
 
 from api import ApiError, Client
-from harness import Mangod, main, wait_for
+from harness import Mangod, Transaction, main, wait_for
 from memory_paths import REFUSED, TAKEN
 from turns import message, of, turn
 from work_rig import Worker
@@ -369,21 +368,14 @@ class Sessions(Case):
     def test_wk23_the_claim_is_looked_at_in_the_writes_own_transaction(self):
         """A write that waits for the store's lock while its claim ends must not happen."""
         w = self.worker(self.store_resource())
-        url = self.server.database.url
-        hold = subprocess.Popen(["psql", "-X", "-q", "-d", url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.addCleanup(hold.kill)
-        hold.stdin.write(f"BEGIN; SELECT id FROM work WHERE id = '{w.id}' FOR UPDATE;\n\\echo held\n")
-        hold.stdin.flush()
-        while "held" not in hold.stdout.readline():
-            pass
+        hold = self.enterContext(Transaction(self.server.database))
+        hold.run(f"SELECT id FROM work WHERE id = '{w.id}' FOR UPDATE")
         out = []
         late = threading.Thread(target=lambda: out.append(w.client.raw("POST", f"{self.path}/memories", b'{"path":"/late","content":"x"}', {"content-type": "application/json"})))
         late.start()
         wait_for("it waits for its item", lambda: self.server.database.query("SELECT count(*) FROM pg_locks WHERE NOT granted") != [["0"]])
-        hold.stdin.write(f"UPDATE work SET lease_until = now() - interval '1 second' WHERE id = '{w.id}'; COMMIT;\n\\q\n")
-        hold.stdin.close()
+        hold.run(f"UPDATE work SET lease_until = now() - interval '1 second' WHERE id = '{w.id}'; COMMIT")
         late.join()
-        hold.wait()
         self.assertEqual((out[0][0], json.loads(out[0][2])["error"]["details"]["error_code"]), (412, "work_lease_lost"))
         self.assertEqual(self.client.get(f"{self.path}/memories")["data"], [])
 
